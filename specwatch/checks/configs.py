@@ -1,0 +1,43 @@
+"""Can SGLang read the configurations of the models at all? The first thing a start does with them."""
+
+from __future__ import annotations
+
+from specwatch.checks.subject import Answer, Check, Subject, broken, size_of_vocabulary
+from specwatch.domain import Phase
+
+
+def _target(subject: Subject) -> Answer | None:
+    if not subject.target_path:
+        return Answer(unknown="the launch names no model")
+    return Answer(evidence=(size_of_vocabulary("target_config", "target", subject.target()),))
+
+
+def _draft(subject: Subject) -> Answer | None:
+    """The draft's configuration is read whatever the algorithm is, even with none."""
+    if subject.draft_path is None:
+        return None
+    draft = subject.draft()
+    gemma = any("Gemma4" in name and "Assistant" in name for name in draft.architectures)
+    if subject.algorithm == "EAGLE3" and gemma:
+        message = (
+            "Gemma4AssistantForCausalLM draft requires --speculative-algorithm NEXTN or EAGLE; EAGLE3 is not supported "
+            "for this draft architecture."
+        )
+        return broken("eagle3-on-gemma4-assistant", "ValueError", message, draft=subject.draft_path)
+    return Answer(evidence=(size_of_vocabulary("draft_config", "draft", draft),))
+
+
+CHECKS = (
+    Check(
+        name="target_config",
+        phase=Phase.ARGUMENTS,
+        mirrors="srt/utils/hf_transformers/config.py: get_config",
+        run=_target,
+    ),
+    Check(
+        name="draft_config",
+        phase=Phase.ARGUMENTS,
+        mirrors="srt/arg_groups/speculative_hook.py: _resolve_speculative_algorithm_alias",
+        run=_draft,
+    ),
+)

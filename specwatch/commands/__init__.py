@@ -1,0 +1,1 @@
+"""What each subcommand does, one file a command; `specwatch.cli` only turns arguments into calls of these."""

@@ -1,0 +1,136 @@
+"""`specwatch diagnose`: read logs, print findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from specwatch.commands.common import Exit, Format, path_maps, print_lines, rulebook, say, width
+from specwatch.domain import Finding, Launch, Severity
+from specwatch.errors import LaunchError, SourceError
+from specwatch.launch.command import parse
+from specwatch.log.framing import Framer
+from specwatch.models.files import LocalModels
+from specwatch.pipeline import find, fold
+from specwatch.report.as_json import SourceRead
+from specwatch.rulebook.book import Rulebook
+from specwatch.sources.once import Stats, expand, read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The arguments of the command."""
+
+    logs: Sequence[str]
+    launch: str | None = None
+    path_map: Sequence[str] = ()
+    models_dir: Sequence[Path] = ()
+    format: Format = Format.TEXT
+    show_all: bool = False
+    sglang: str = ""
+    online: bool = False
+    rules: Sequence[Path] = ()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What came of the inputs so far."""
+
+    sources: list[SourceRead] = field(default_factory=list)
+    failed: bool = False
+
+
+def run(options: Options) -> Exit:
+    """Diagnose the logs and print what was found; returns the exit code."""
+    launch = _launch(options)
+    book = rulebook(options.rules)
+    models = LocalModels(
+        path_maps=path_maps(options.path_map),
+        models_dirs=tuple(str(folder) for folder in options.models_dir),
+        online=options.online,
+    )
+    reading = _Reading()
+    findings = fold(_findings(options, book, models, launch, reading))
+    shown = findings if options.show_all else tuple(f for f in findings if _worth_showing(f))
+    _print(options.format, findings, shown, reading.sources)
+    if reading.failed:
+        return Exit.UNREADABLE
+    return Exit.FINDINGS if any(_worth_showing(finding) for finding in findings) else Exit.CLEAN
+
+
+def _launch(options: Options) -> Launch | None:
+    """The command given with `--launch`; where SGLang's own parser would refuse it, that is said and it is left out."""
+    if options.launch is None:
+        return None
+    try:
+        return parse(options.launch, options.sglang, read_file=lambda path: Path(path).read_text(encoding="utf-8"))
+    except LaunchError as error:
+        if error.refusal is None:
+            raise
+        say(f"--launch: SGLang would refuse this command: {error.refusal}")
+        return None
+
+
+def _findings(
+    options: Options, book: Rulebook, models: LocalModels, launch: Launch | None, reading: _Reading
+) -> Iterator[Finding]:
+    paths: list[str] = []
+    for given in options.logs or ["-"]:
+        try:
+            paths += expand([given])
+        except SourceError as error:
+            say(str(error))
+            reading.failed = True
+    for path in paths:
+        yield from _of_source(path, options, book, models, launch, reading)
+
+
+def _of_source(
+    path: str, options: Options, book: Rulebook, models: LocalModels, launch: Launch | None, reading: _Reading
+) -> Iterator[Finding]:
+    stats = Stats()
+    framer = Framer("<stdin>" if path == "-" else path)
+
+    def raws() -> Iterator:  # type: ignore[type-arg]
+        try:
+            yield from read(path, stats)
+        except SourceError as error:
+            say(str(error))
+            reading.failed = True
+
+    runs = 0
+    for finding in find(framer.frames(raws()), book, models, launch, options.sglang):
+        runs = max(runs, finding.incident.run if finding.incident else 0)
+        yield finding
+    name = "<stdin>" if path == "-" else path
+    reading.sources.append(SourceRead(path=name, bytes=stats.bytes, lines=stats.lines, runs=runs))
+
+
+def _worth_showing(finding: Finding) -> bool:
+    """Everything but notices; a log of echoes alone is shown, as the server did die."""
+    if finding.severity > Severity.NOTICE:
+        return True
+    return finding.rule is None and finding.verdict.status != "refuted"
+
+
+def _print(
+    kind: Format, findings: tuple[Finding, ...], shown: tuple[Finding, ...], sources: Sequence[SourceRead]
+) -> None:
+    if kind is Format.JSON:
+        from specwatch.report.as_json import document, dumps
+
+        print(dumps(document(sources, shown)))
+    elif kind is Format.MARKDOWN:
+        from specwatch.report import markdown
+
+        for line in markdown.lines(shown):
+            print(line)
+    else:
+        from specwatch.report import text
+
+        print_lines(text.lines(shown, width()))
+        if shown:
+            print()
+        if sources:
+            say(text.summary(findings, len(shown), sources))

@@ -1,0 +1,250 @@
+"""From an incident and the rule that knows it to a finding: re-run the check, make the fixes, re-check them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from specwatch.checks import CHECKS, examine
+from specwatch.domain import (
+    Applicability,
+    Finding,
+    Fix,
+    Frame,
+    Incident,
+    Launch,
+    Match,
+    Role,
+    Severity,
+    Status,
+    Verdict,
+)
+from specwatch.errors import ModelError
+from specwatch.fixes import FIXES, Proposal
+from specwatch.launch.server_args import merge
+from specwatch.models.base import Models
+from specwatch.rulebook.rule import Cause, FixRef, Rule
+
+UNKNOWN_CRASH = "a crash that no rule knows"
+
+
+def diagnose(
+    incident: Incident, match: Match | None, rule: Rule | None, models: Models, typed: Launch | None
+) -> Finding:
+    """What a person is told of one incident. `typed` is the launch command that somebody gave beside the log."""
+    launches = _launches(incident, typed)
+    launch = launches[0] if launches else None
+    if incident.outlived:
+        return _refuted(incident, rule, launch)
+    if rule is None or match is None:
+        return _unknown(incident, launch)
+    verdict, launch = _judge(rule, launches, models)
+    verdict = _compare(verdict, match.captures)
+    cause = _cause(rule, match, verdict)
+    names: dict[str, object] = {
+        "target": launch.text_value("model_path") if launch else None,
+        "draft": launch.text_value("speculative_draft_model_path") if launch else None,
+    }
+    return Finding(
+        rule=rule.id,
+        title=rule.title,
+        severity=rule.severity,
+        cause=cause.name if cause else "",
+        says=_say(cause, rule.title, {**names, **match.captures, **verdict.facts}),
+        verdict=verdict,
+        incident=incident,
+        launch=launch,
+        captures=match.captures,
+        fixes=repair(rule, cause, verdict, launch, models),
+        first_seen=incident.root.at,
+        last_seen=incident.root.at,
+        echoes=incident.echoes,
+    )
+
+
+def of_verdict(rule: Rule, verdict: Verdict, launch: Launch, models: Models) -> Finding:
+    """What a person is told of a launch that a check refuses, without any log.
+
+    What SGLang does not refuse, and yet is wrong, is at worst degraded.
+    """
+    cause = rule.causes.get(verdict.cause)
+    return Finding(
+        rule=rule.id,
+        title=rule.title,
+        severity=rule.severity if verdict.message is not None else min(rule.severity, Severity.DEGRADED),
+        cause=verdict.cause,
+        says=_say(cause, rule.title, verdict.facts),
+        verdict=verdict,
+        incident=None,
+        launch=launch,
+        fixes=repair(rule, cause, verdict, launch, models),
+    )
+
+
+def _launches(incident: Incident, typed: Launch | None) -> tuple[Launch, ...]:
+    if typed is None:
+        return incident.launches
+    return tuple(merge(typed, recorded) for recorded in incident.launches) or (typed,)
+
+
+def _refuted(incident: Incident, rule: Rule | None, launch: Launch | None) -> Finding:
+    because = f"claimed by the log, refuted by what follows: {incident.outlived}"
+    return Finding(
+        rule=rule.id if rule else None,
+        title=rule.title if rule else UNKNOWN_CRASH,
+        severity=Severity.NOTICE,
+        cause="",
+        says="text of a crash that did not happen; a client may have put it into the log",
+        verdict=Verdict(check="", status=Status.REFUTED, because=because),
+        incident=incident,
+        launch=launch,
+        first_seen=incident.root.at,
+        last_seen=incident.root.at,
+        echoes=incident.echoes,
+    )
+
+
+def _unknown(incident: Incident, launch: Launch | None) -> Finding:
+    """What is known of a crash without a rule: never a guess."""
+    echo = incident.role is not Role.CAUSE
+    frame = _own_frame(incident)
+    says = f"raised in {frame.file}, line {frame.line}, in {frame.function}" if frame else "no traceback tells where"
+    if echo:
+        says = "the log holds only the consequences of a failure, not the failure: look into the other ranks' logs"
+    return Finding(
+        rule=None,
+        title="only echoes of a crash" if echo else UNKNOWN_CRASH,
+        severity=Severity.NOTICE if echo else Severity.FATAL,
+        cause="",
+        says=says,
+        verdict=Verdict(check="", status=Status.UNKNOWN, because="no rule knows this message, so no check was re-run"),
+        incident=incident,
+        launch=launch,
+        first_seen=incident.root.at,
+        last_seen=incident.root.at,
+        echoes=incident.echoes,
+    )
+
+
+def _own_frame(incident: Incident) -> Frame | None:
+    """The innermost frame in sglang's own files."""
+    for frame in reversed(incident.frames):
+        if "/sglang/" in frame.file:
+            return replace(frame, file="sglang/" + frame.file.rpartition("/sglang/")[2])
+    return incident.frames[-1] if incident.frames else None
+
+
+def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Verdict, Launch | None]:
+    """The verdict of the rule's check, on the launch that it condemns where the log leaves a choice."""
+    if rule.check is None:
+        return Verdict(check="", status=Status.UNKNOWN, because="this failure cannot be re-checked offline"), (
+            launches[0] if launches else None
+        )
+    if not launches:
+        because = "the launch is not known: the log holds no server_args line, and no --launch was given"
+        return Verdict(check=rule.check, status=Status.UNKNOWN, because=because), None
+    judged = [(CHECKS[rule.check](launch, models), launch) for launch in launches]
+    verdict, launch = next((pair for pair in judged if pair[0].status is Status.BROKEN), judged[0])
+    if verdict.status is Status.BROKEN and verdict.cause not in rule.causes:
+        because = f"SGLang would stop earlier: {verdict.exception}: {verdict.message}"
+        return replace(verdict, status=Status.UNKNOWN, because=because), launch
+    if verdict.status is Status.SOUND:
+        applies = verdict.because != "does not apply"
+        because = (
+            "the launch and the model files pass this check now: they are not those of the crash, or were changed since"
+            if applies
+            else "the message does not come from this launch, which does not use what it speaks of"
+        )
+        return replace(verdict, status=Status.SOUND if applies else Status.UNKNOWN, because=because), launch
+    return verdict, launch
+
+
+def _compare(verdict: Verdict, captures: Mapping[str, str]) -> Verdict:
+    """Say so when the log names other values than the files do."""
+    differing = [
+        f"the log says {name}={value}, the files now say {verdict.facts[name]}"
+        for name, value in captures.items()
+        if name in verdict.facts and value.strip("'\"") != str(verdict.facts[name])
+    ]
+    if not differing:
+        return verdict
+    return replace(verdict, because="; ".join(filter(None, (verdict.because, *differing))))
+
+
+def _cause(rule: Rule, match: Match, verdict: Verdict) -> Cause | None:
+    """The proved cause; else the one that the wording gives away; else the only one that the rule has."""
+    if verdict.status is Status.BROKEN:
+        return rule.causes.get(verdict.cause)
+    for pattern in rule.patterns:
+        if pattern.name == match.pattern and pattern.cause:
+            return rule.causes[pattern.cause]
+    return next(iter(rule.causes.values())) if len(rule.causes) == 1 else None
+
+
+def _say(cause: Cause | None, title: str, names: Mapping[str, object]) -> str:
+    """The cause in words; the title where a name that it needs is not known."""
+    if cause is None:
+        return title
+    known = {name: value for name, value in names.items() if value is not None}
+    try:
+        return cause.says.format_map(known)
+    except (KeyError, IndexError, ValueError):
+        return title
+
+
+def repair(rule: Rule, cause: Cause | None, verdict: Verdict, launch: Launch | None, models: Models) -> tuple[Fix, ...]:
+    """The fixes of a cause, each passed by all checks. Without a known cause: those that every cause shares."""
+    fixes: list[Fix] = []
+    for reference in cause.fixes if cause else _shared(rule):
+        try:
+            proposals = tuple(FIXES[reference.use](launch, verdict, models))
+        except ModelError:
+            continue  # the files that the repair needs cannot be read: it has nothing to offer
+        for proposal in proposals:
+            fix = recheck(rule, reference, proposal, verdict, models)
+            if fix is not None and not any(fix.changes == other.changes for other in fixes):
+                fixes.append(fix)
+    if cause and cause.todo:
+        fixes.append(Fix(id="by-hand", applicability=Applicability.MANUAL, why=cause.todo))
+    return tuple(fixes)
+
+
+def _shared(rule: Rule) -> Iterable[FixRef]:
+    first, *others = rule.causes.values()
+    for reference in first.fixes:
+        trusts = [fix.applicability for cause in others for fix in cause.fixes if fix.use == reference.use]
+        if len(trusts) == len(others):
+            yield replace(reference, applicability=min([reference.applicability, *trusts]))
+
+
+def recheck(rule: Rule, reference: FixRef, proposal: Proposal, verdict: Verdict, models: Models) -> Fix | None:
+    """The fix that comes of a proposal, or None where a check condemns the changed launch. Trust can only fall."""
+    lowered: list[tuple[Applicability, str]] = [(proposal.ceiling, proposal.because)]
+    if rule.status != "stable":
+        lowered.append((Applicability.REVIEW, f"the rule is {rule.status}"))
+    if verdict.status is not Status.BROKEN:
+        lowered.append((Applicability.REVIEW, "the cause is not proved"))
+    rechecked = False
+    if proposal.launch is None:
+        lowered.append((Applicability.MANUAL, proposal.because or "no launch command is known to edit"))
+    else:
+        if proposal.launch.origin == "reconstructed":
+            lowered.append((Applicability.REVIEW, "the command is reconstructed from the log"))
+        verdicts = examine(proposal.launch, models)
+        if any(v.status is Status.BROKEN for v in verdicts):
+            return None
+        unknown = next((v for v in verdicts if v.status is Status.UNKNOWN), None)
+        if unknown is not None:
+            lowered.append((Applicability.REVIEW, f"could not be checked: {unknown.because}"))
+        rechecked = unknown is None
+    applicability = min([reference.applicability, *(level for level, _ in lowered)])
+    reasons = dict.fromkeys(why for level, why in lowered if why and level < reference.applicability)
+    return Fix(
+        id=reference.use,
+        applicability=applicability,
+        why=proposal.why,
+        changes=proposal.changes,
+        launch=proposal.launch,
+        rechecked=rechecked,
+        because="; ".join(reasons),
+    )

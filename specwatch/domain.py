@@ -1,0 +1,259 @@
+"""The data of specwatch, in the order in which it flows: log line, incident, match, verdict, fix, finding.
+
+Everything here is frozen and does no input or output, so that each stage can be tested with values alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+
+Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
+"""A value of JSON, or of a Python literal in `server_args=`."""
+
+NOTHING: Mapping[str, Value] = MappingProxyType({})
+
+
+class Severity(IntEnum):
+    """How bad it is: FATAL, no server; DEGRADED, it serves but wrong, slow or hung; NOTICE, worth knowing."""
+
+    NOTICE = 1
+    DEGRADED = 2
+    FATAL = 3
+
+
+class Applicability(IntEnum):
+    """How far a fix may be trusted. It can only ever be lowered.
+
+    SAFE: same model, same outputs, nothing outside the launch. REVIEW: complete, but changes what is served or rests
+    on a guess. MANUAL: a person has to fill something in or act outside the launch.
+    """
+
+    MANUAL = 1
+    REVIEW = 2
+    SAFE = 3
+
+
+class Status(StrEnum):
+    """What a check says of a launch: BROKEN and SOUND are proved, UNKNOWN says why not, REFUTED denies the log."""
+
+    BROKEN = "broken"
+    SOUND = "sound"
+    UNKNOWN = "unknown"
+    REFUTED = "refuted"
+
+
+class Role(StrEnum):
+    """What a message is: a CAUSE, an ECHO (consequence of another failure) or ADVICE (a hint the server prints)."""
+
+    CAUSE = "cause"
+    ECHO = "echo"
+    ADVICE = "advice"
+
+
+class Phase(StrEnum):
+    """When in a start SGLang makes a check, in this order."""
+
+    ARGUMENTS = "arguments"
+    TARGET = "target"
+    DRAFT = "draft"
+    WORKER = "worker"
+    SERVING = "serving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line of a log, its outer prefixes and SGLang's header taken off.
+
+    `at` is the clock of the innermost header as ISO 8601 text (no zone unless the log has one), None where the line
+    has none of its own. `ranks` holds the rank labels of the header, as in ("DP0", "TP1"). `number` counts from 1,
+    `offset` is in bytes of the decompressed source. `headed` tells a line that starts a record from a continuation.
+    """
+
+    source: str
+    number: int
+    offset: int
+    text: str
+    at: str | None = None
+    ranks: tuple[str, ...] = ()
+    headed: bool = False
+
+    @property
+    def rank(self) -> str:
+        """The header's rank as one label, such as "DP0 TP1"; empty for the main process."""
+        return " ".join(self.ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What starts one server, with the values that are in force.
+
+    `text` is the command byte for byte as somebody typed it (empty when only `server_args=` is known); `argv` and
+    `env` are what the process gets from it. `values` maps an argument's name (`speculative_algorithm`) to the value
+    that was given; an argument that was not given is absent. `recorded` holds the log's own `server_args=` (resolved
+    values), or None. `origin` says where the command comes from: `typed`, or `reconstructed` from the record alone.
+    """
+
+    sglang: str
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    text: str = ""
+    values: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
+    recorded: Mapping[str, Value] | None = None
+    origin: str = "typed"
+
+    def value(self, name: str, default: Value = None) -> Value:
+        """The value in force for an argument: what the server recorded, else what was typed, else `default`.
+
+        The record wins: it is what really ran. An edited launch has none any more.
+        """
+        if self.recorded is not None and name in self.recorded:
+            return self.recorded[name]
+        return self.values.get(name, default)
+
+    def text_value(self, name: str) -> str | None:
+        """The value of an argument if it is a non-empty string, else None."""
+        got = self.value(name)
+        return got if isinstance(got, str) and got else None
+
+    def is_set(self, name: str) -> bool:
+        """Whether an argument holds a true value."""
+        return bool(self.value(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One `File "…", line N, in function` of a traceback, with the source line that the log shows below it."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One failure of one run, all its ranks merged and its echoes counted.
+
+    `error` is the message that started it, lines joined by newlines; `root` the log line on which it begins.
+    `frames` is the traceback of that first exception, outermost first; `chain` the errors that followed from it in
+    the same traceback. `launches` are the launches that it may belong to, likeliest first: more than one only where
+    several servers write into one log. `outlived` says how the log itself shows that the server went on, and so that
+    the block was not a crash of it; empty otherwise. `run` counts the start-ups of the source from 1.
+    """
+
+    error: str
+    root: LogLine
+    lines: tuple[LogLine, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    chain: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
+    run: int = 1
+    launches: tuple[Launch, ...] = ()
+    role: Role = Role.CAUSE
+    echoes: int = 0
+    outlived: str = ""
+
+    @property
+    def launch(self) -> Launch | None:
+        """The likeliest launch, None when the log does not tell."""
+        return self.launches[0] if self.launches else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One fact that a check read: what, its value, and the file or argument that says so."""
+
+    check: str
+    fact: str
+    value: Value
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one check says of one launch.
+
+    `cause` names the case within the check, as in `[cause.X]` of a rule. `facts` are the values by name that rules
+    quote in their texts and that fixes need. `because` says why nothing could be proved, or what refutes the log.
+    `exception` and `message` are what SGLang raises for it, None for what starts but is wrong.
+    """
+
+    check: str
+    status: Status
+    cause: str = ""
+    facts: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
+    evidence: tuple[Evidence, ...] = ()
+    because: str = ""
+    phase: Phase = Phase.ARGUMENTS
+    exception: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One edit of a launch. `op` is set, remove, set_env or unset_env; `name` a full flag or a variable's name."""
+
+    op: str
+    name: str
+    old: str | None = None
+    new: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """A changed launch that passed all checks, or (MANUAL) what a person has to do.
+
+    `launch` is None when no command is known to edit; `changes` is there all the same. `because` says what lowered
+    the applicability below what the rule states.
+    """
+
+    id: str
+    applicability: Applicability
+    why: str
+    changes: tuple[Change, ...] = ()
+    launch: Launch | None = None
+    rechecked: bool = False
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Which rule knows an incident, by which of its patterns, and the values that the message holds."""
+
+    rule: str
+    pattern: str
+    captures: Mapping[str, str]
+    incident: Incident
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a person is told: one cause, its proof, and what to do. `rule` is None for a crash that no rule knows."""
+
+    rule: str | None
+    title: str
+    severity: Severity
+    cause: str
+    says: str
+    verdict: Verdict
+    incident: Incident | None
+    launch: Launch | None = None
+    captures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    fixes: tuple[Fix, ...] = ()
+    occurrences: int = 1
+    starts: int = 1
+    first_seen: str | None = None
+    last_seen: str | None = None
+    echoes: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that stay the same when the same failure of the same launch comes again."""
+        launch = " ".join(self.launch.argv) if self.launch else ""
+        what = self.rule or re.sub(r"0x[0-9a-f]+|\d+", "#", self.incident.error if self.incident else self.title)
+        return hashlib.sha256("\0".join((what, self.cause, launch)).encode()).hexdigest()[:12]

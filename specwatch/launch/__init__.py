@@ -1,0 +1,1 @@
+"""Launch commands: parse, edit without loss, and the flag table of each release."""

@@ -1,0 +1,1 @@
+"""From raw lines to incidents: framing, tracebacks, runs, echoes."""

@@ -1,0 +1,106 @@
+"""The blocks that are still being read, and which line goes on with which of them.
+
+Several can be open at once: the tracebacks of two ranks may be mixed line by line, and those of two services or actors
+always are where a shipper merged them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from specwatch.domain import LogLine
+from specwatch.log import echoes, traceback
+from specwatch.log.blocks import Block, Kind
+from specwatch.log.candidates import Candidate, Weight
+
+_INTERRUPTIONS = 50
+"""Records after which a traceback without its exception line is not waited for any longer."""
+HIT = re.compile(r"(?P<who>[A-Z]\w*) hit an exception: Traceback \(most recent call last\):$")
+_RANK = re.compile(r"[A-Z][A-Z_]*\d+$|DisaggregationMode\.")
+
+
+class Collector:
+    """The open blocks of one log; closed ones are handed back for judgement."""
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        self.open: list[Block] = []
+
+    def continues(self, line: LogLine) -> tuple[bool, list[Block]]:
+        """Gives a line without header to the block that it belongs to, if any; and the blocks that it ends."""
+        stream = _stream(line)
+        blocks = [block for block in self.open if _stream(block.head) == stream]
+        closed = []
+        for block in [block for block in blocks if not block.takes(line.text)]:
+            blocks.remove(block)
+            if block.complete or block.kind is not Kind.EXCEPTION:
+                closed.append(block)
+        if blocks:
+            block = max(blocks, key=lambda block: block.wants(line.text)) if len(blocks) > 1 else blocks[0]
+            block.add(line)
+            if block.kind is Kind.USAGE and block.complete:
+                closed.append(block)
+        return bool(blocks), self._without(closed)
+
+    def interrupt(self, line: LogLine) -> list[Block]:
+        """A record begins: the blocks that it ends. One in the middle of its frames may go on below it."""
+        stream = _stream(line)
+        closed = []
+        for block in self.open:
+            if _stream(block.head) == stream:
+                block.interrupted += 1
+                if block.complete or block.kind is not Kind.EXCEPTION or block.interrupted > _INTERRUPTIONS:
+                    closed.append(block)
+        return self._without(closed)
+
+    def close(self) -> list[Block]:
+        """All that is open."""
+        return self._without(list(self.open))
+
+    def _without(self, closed: list[Block]) -> list[Block]:
+        if closed:
+            self.open = [block for block in self.open if not any(block is other for other in closed)]
+        return closed
+
+
+def candidate(block: Block) -> Candidate | None:
+    """What a closed block may be; None for a Ctrl-C."""
+    got = block.parsed()
+    if got.error.startswith("KeyboardInterrupt"):
+        return None
+    in_main = not block.head.headed and any(frame.function == "<module>" for frame in got.frames)
+    weight = Weight.STRONG if in_main and block.weight is Weight.ASIDE else block.weight
+    if weight > Weight.WEAK and echoes.is_weak_error(got.error):
+        weight = Weight.WEAK
+    hit = HIT.match(block.head.text)
+    found = Candidate(
+        weight=weight,
+        error=got.error,
+        root=block.head,
+        frames=got.frames,
+        chain=got.chain,
+        ranks=list(block.head.ranks),
+        complete=got.complete,
+        in_main=in_main,
+        scheduler=block.head.headed and (hit["who"] == "Scheduler" if hit else bool(block.head.ranks)),
+    )
+    found.keep(block.lines)
+    return found
+
+
+def weight_of(head: str) -> Weight:
+    """How much a traceback says, by the line that it begins on."""
+    if HIT.match(head) or head == traceback.START:
+        return Weight.STRONG
+    return Weight.WEAK if head.startswith("Initialization failed") else Weight.ASIDE
+
+
+def ranks_of(line: LogLine) -> tuple[str, ...]:
+    """The rank labels of a line, without what tells services or actors apart."""
+    return tuple(label for label in line.ranks if _RANK.match(label))
+
+
+def _stream(line: LogLine) -> tuple[str, ...]:
+    """What tells the services, containers or actors of one log apart."""
+    return tuple(label for label in line.ranks if not _RANK.match(label)) if line.ranks else ()

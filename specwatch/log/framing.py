@@ -1,0 +1,156 @@
+"""From raw lines to log lines: prefixes off, split records joined, glued ones split, one clock and rank each.
+
+Nothing in the middle of a line starts a record, with two exceptions that no client can reach: what follows an open
+progress bar, and the parts of a line that a container runtime split. A record that is one JSON string gives several
+lines with the same `number`, of which only the first is `headed`, and a forged header in the others stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from specwatch.domain import LogLine
+from specwatch.log.prefixes import CRI, bars, header, peel
+from specwatch.log.records import Record, Records
+from specwatch.sources.once import Raw
+
+_JOINED_CAP = 1024 * 1024
+_HEADERS = 64
+_SERVES = ("INFO:     Uvicorn running on", "Prefill batch", "Decode batch", "The server is fired up")
+
+
+class Framer:
+    """Takes the raw lines of one source in order and gives log lines; keeps what it must know between them."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._records = Records()
+        self._parts: dict[tuple[str, str], tuple[Raw, str]] = {}
+        self._headers: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._first_identity = ""
+        self._relays = False
+        self._escaped = False
+        self._unescaped = False
+
+    def feed(self, raw: Raw) -> list[LogLine]:
+        """The log lines of one raw line: usually one, none for the part of a line, several for a record of lines."""
+        text = raw.text
+        if text[:2] == "[2" and "\x1b" not in text and (got := self._header(text)):
+            at, ranks, message = got
+            if message.startswith(_SERVES):
+                self._records.serves()
+            elif message.startswith("server_args="):
+                self._records.starts()
+            return [_line(raw, message, at, ranks, True)]
+        if text[:1] == "{" and (record := self._records.accept(text)):
+            return self._record(raw, record)
+        return self._plain(raw, text, None)
+
+    def flush(self) -> list[LogLine]:
+        """What is still held back: parts of lines whose end never came."""
+        held, self._parts = self._parts, {}
+        return [line for raw, text in held.values() for line in self._plain(raw, text, None)]
+
+    def frames(self, raws: Iterable[Raw]) -> Iterator[LogLine]:
+        """The log lines of a whole source, with what is held back at its end."""
+        for raw in raws:
+            yield from self.feed(raw)
+        yield from self.flush()
+
+    def _header(self, text: str) -> tuple[str, tuple[str, ...], str] | None:
+        """SGLang's header off a line; lines of one second have the same few, so those are remembered."""
+        end = text.find("] ", 1, 80) + 2
+        if got := self._headers.get(text[:end]):
+            return got[0], got[1], text[end:]
+        found = header(text)
+        if found and len(found[2]) == len(text) - end:
+            if len(self._headers) >= _HEADERS:
+                self._headers.clear()
+            self._headers[text[:end]] = found[:2]
+        return found
+
+    def _record(self, raw: Raw, record: Record) -> list[LogLine]:
+        text = record.text
+        self._unescaped = self._unescaped or record.unescaped
+        held = self._parts.pop(("json", record.stream), None)
+        if held:
+            raw, text = held[0], held[1] + text
+        if record.more and len(text) < _JOINED_CAP:
+            self._parts["json", record.stream] = (raw, text)
+            return []
+        first, *rest = text.split("\n")
+        lines = self._plain(raw, first, record.at)
+        if record.own and lines and not lines[-1].headed:
+            got = lines.pop()
+            lines.append(_line(raw, got.text, record.at, got.ranks, True))
+        ranks = lines[-1].ranks if lines else ()
+        lines += [_line(raw, text, record.at, ranks) for text in rest]
+        if record.trace:
+            start, *rest = record.trace.split("\n")
+            lines.append(_line(raw, start, record.at, ranks, True))
+            lines += [_line(raw, text, record.at, ranks) for text in rest]
+        return lines
+
+    def _plain(self, raw: Raw, text: str, outer: str | None) -> list[LogLine]:
+        if match := CRI.match(text):
+            joined = self._join(raw, match, text)
+            if joined is None:
+                return []
+            raw, text = joined
+        line = peel(text)
+        at, identity = line.at or outer, line.identity
+        headed = line.headed
+        if line.relayed and not headed:
+            # a relayed line without a header of its own may be the middle of the child's traceback
+            headed = not self._relays and line.text[:1] not in (" ", "")
+        self._relays = self._relays or (line.headed and line.relayed)
+        if text[:1] != "{" and line.text[:1] == "{" and (record := self._records.accept(line.text)):
+            record.at = record.at or at
+            return self._record(raw, record)
+        ranks = line.ranks + self._told_apart(identity)
+        if headed:
+            return [_line(raw, line.text, at, ranks, True)]
+        return self._bare(raw, line.text, at, ranks)
+
+    def _join(self, raw: Raw, match: re.Match[str], text: str) -> tuple[Raw, str] | None:
+        """The whole of a line that a container runtime split, None while its end is missing."""
+        stream, body = match["stream"], text[match.end() :]
+        whole = text[: match.start("tag")] + "F" + text[match.end("tag") : match.end()]
+        raw, start = self._parts.pop(("cri", stream), (raw, whole))
+        if match["tag"] == "P" and len(start) < _JOINED_CAP:
+            self._parts["cri", stream] = (raw, start + body)
+            return None
+        return raw, start + body
+
+    def _bare(self, raw: Raw, text: str, at: str | None, ranks: tuple[str, ...]) -> list[LogLine]:
+        if "UserWarning: 'python -m sglang.launch_server'" in text:
+            self._records.starts()
+        if self._unescaped:
+            text = text.removesuffix('"}')
+        if '\\"' in text:
+            self._escaped = self._escaped or text.lstrip().startswith('File \\"')
+            text = text.replace('\\"', '"') if self._escaped else text
+        bar, rest = bars(text)
+        if not bar:
+            return [_line(raw, text, at, ranks)]
+        lines = [_line(raw, bar, at, ranks)]
+        if rest:
+            got = header(rest)
+            lines.append(_line(raw, got[2], got[0], got[1] + ranks, True) if got else _line(raw, rest, at, ranks))
+        return lines
+
+    def _told_apart(self, identity: str) -> tuple[str, ...]:
+        """A label for a second service, container or actor in the same source; the first one needs none."""
+        if not identity or identity == self._first_identity:
+            return ()
+        if not self._first_identity:
+            self._first_identity = identity
+            return ()
+        return (identity.replace(" ", "@").replace(",@", "@"),)
+
+
+def _line(raw: Raw, text: str, at: str | None, ranks: tuple[str, ...], headed: bool = False) -> LogLine:
+    return LogLine(
+        source=raw.source, number=raw.number, offset=raw.offset, text=text, at=at, ranks=ranks, headed=headed
+    )

@@ -1,0 +1,341 @@
+"""From log lines to incidents: tracebacks and other blocks put together, ranks merged, echoes counted, runs told apart.
+
+Lines go by once and in order. Ordinary lines cost a few comparisons; what may be a failure becomes a candidate of its
+run (`runs.py` says which candidates become incidents, and what denies one), and a run's incidents come when the next
+run begins or at `flush`. Memory is bounded: lines per block, candidates per run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from specwatch.domain import Incident, LogLine, Role
+from specwatch.log import echoes, traceback
+from specwatch.log.blocks import ASSERTION, BAR, BREAK, USAGE_ERROR, Block, Kind
+from specwatch.log.candidates import Candidate, Weight
+from specwatch.log.clock import Clock, seconds
+from specwatch.log.collector import HIT, Collector, candidate, ranks_of, weight_of
+from specwatch.log.runs import Run, Start
+
+Known = Callable[[str], Role | None]
+"""What a rule book says of the text of one line: a CAUSE, an ECHO, ADVICE, or nothing."""
+
+_SETTLES = 3.0
+_LINES_TO_SETTLE = 50
+_ANNOUNCED = "UserWarning: 'python -m sglang.launch_server'"
+
+
+def incidents(lines: Iterable[LogLine], known: Known | None = None) -> Iterator[Incident]:
+    """The incidents of a log, in the order in which their runs end."""
+    assembler = Assembler(known)
+    for line in lines:
+        yield from assembler.feed(line)
+    yield from assembler.flush()
+
+
+class Assembler:
+    """Takes log lines in order and gives incidents as soon as their runs are over.
+
+    `known` is asked about single lines that are no part of a block. A change of `line.source` ends a log.
+    """
+
+    def __init__(self, known: Known | None = None) -> None:
+        self._known = known
+        self._source: str | None = None
+        self._runs = 0
+        self._ready: list[Incident] = []
+        self._begin()
+
+    @property
+    def runs(self) -> int:
+        """How many start-ups the lines so far showed; one for a log that begins in the middle of a run."""
+        return max(self._runs, 0 if self._source is None else 1)
+
+    def feed(self, line: LogLine) -> list[Incident]:
+        """Takes one line; gives the incidents of a run that this line shows to be over."""
+        if line.source != self._source:
+            if self._source is not None:
+                self._finish()
+                self._runs = 0
+            self._source = line.source
+            self._begin()
+        if line.headed:
+            self._headed(line)
+        elif line.text:
+            self._bare(line)
+        elif self._blocks.open:
+            self._continues(line)
+        if not self._ready:
+            return []
+        ready, self._ready = self._ready, []
+        return ready
+
+    def flush(self) -> list[Incident]:
+        """What is known so far, at the end of a log or when it has been quiet; each incident is given once."""
+        self._finish()
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _begin(self) -> None:
+        self._run = Run()
+        self._before: Run | None = None
+        self._split_at: float | None = None
+        self._since_split = 0
+        self._clock = Clock()
+        self._now: float | None = None
+        self._blocks = Collector()
+        self._record = -1
+        self._led: Candidate | None = None
+        self._first = True
+
+    def _finish(self) -> None:
+        self._close_all()
+        if self._before is not None:
+            self._ready += self._before.take()
+            self._before = None
+        self._ready += self._run.take()
+
+    # headed lines
+
+    def _headed(self, line: LogLine) -> None:
+        text = line.text
+        if self._blocks.open:
+            for block in self._blocks.interrupt(line):
+                self._judge(block)
+        before = self._clock.settled
+        now = self._now = self._clock.see(line.at)
+        self._record, self._first = line.number, False
+        run = self._run
+        run.touched = True
+        if run.open and now is not None:
+            run.saw_clock(now)
+        if text.startswith(echoes.BATCH):
+            self._life(line, batch=True)
+        elif text.startswith("INFO:"):
+            self._access(line)
+        elif text.startswith("server_args="):
+            self._starts(text, now)
+        else:
+            self._message(line, before)
+        if self._before is not None:
+            self._settle(now)
+
+    def _access(self, line: LogLine) -> None:
+        if echoes.is_served(line.text):
+            self._life(line, batch=False)
+            return
+        run = self._run
+        if not run.listening and echoes.shows_listening(line.text):
+            run.listening = True
+        if echoes.is_progress(line.text):
+            run.saw_progress()
+        elif echoes.is_orderly_end(line.text):
+            run.saw_orderly_end(line)
+
+    def _life(self, line: LogLine, *, batch: bool) -> None:
+        if self._before is not None and self._too_soon():
+            self._rejoin()
+        run = self._run
+        run.listening = True
+        if batch and run.labelled + run.unlabelled < 100:
+            run.saw_scheduler(line)
+        if run.open:
+            run.saw_life(line, self._now, batch=batch)
+
+    def _message(self, line: LogLine, before: float | None) -> None:
+        text, run = line.text, self._run
+        if echoes.is_about_users(text):
+            return
+        if text.endswith(traceback.START):
+            self._blocks.open.append(Block(Kind.EXCEPTION, line, weight_of(text), before))
+            return
+        if self._led is not None and set(line.ranks) <= set(self._led.ranks):
+            self._led = None
+        if self._single(line, before):
+            return
+        if echoes.is_orderly_end(text):
+            run.saw_orderly_end(line)
+        elif echoes.is_progress(text):
+            run.saw_progress()
+            if echoes.is_schedulers(text):
+                run.saw_scheduler(line)
+            run.listening = run.listening or echoes.shows_listening(text)
+        else:
+            self._ask(line, before)
+
+    def _single(self, line: LogLine, before: float | None) -> bool:
+        """One line that says by itself that, or why, something died."""
+        text, run = line.text, self._run
+        if echoes.is_echo(text):
+            self._echo(line, before)
+        elif echoes.is_cause(text):
+            self._note(line, Weight.STRONG, before)
+        elif echoes.is_weak_cause(text):
+            self._note(line, Weight.WEAK, before)
+        elif match := ASSERTION.match(text):
+            self._note(line, Weight.STRONG, before, match["what"])  # one line for each GPU thread
+        else:
+            return False
+        run.touched = True
+        return True
+
+    def _echo(self, line: LogLine, before: float | None) -> None:
+        self._run.echoes += 1
+        if echoes.notices_death(line.text):
+            self._note(line, Weight.ECHO, before)
+        if echoes.is_death(line.text):
+            self._run.saw_death(self._now if line.headed else None)
+
+    def _ask(self, line: LogLine, before: float | None) -> None:
+        role = self._known(line.text) if self._known is not None else None
+        if role is Role.CAUSE:
+            self._led = self._note(line, Weight.NOTE, before)
+        elif role is Role.ECHO:
+            self._run.echoes += 1
+
+    def _note(self, line: LogLine, weight: Weight, before: float | None, same: str = "") -> Candidate:
+        found = Candidate(weight=weight, error=line.text, root=line, ranks=list(line.ranks), same=same)
+        found.scheduler = found.hard_watchdog = echoes.HARD_WATCHDOG.match(line.text) is not None
+        found.lines.append(line)
+        self._date(found, before)
+        self._run.add(found)
+        return found
+
+    def _date(self, found: Candidate, before: float | None) -> None:
+        own = seconds(found.root.at) if found.root.headed else None
+        found.own_clock = own is not None
+        found.clock = own
+        found.before = before
+
+    # lines without a header
+
+    def _bare(self, line: LogLine) -> None:
+        text = line.text
+        if "%" in text and BAR.match(text):
+            return
+        if self._blocks.open and self._continues(line):
+            return
+        inside = line.number == self._record
+        first, self._first = self._first, False
+        if inside:
+            return  # a line of a JSON string: nothing in it starts anything
+        if text[:1] in (" ", "\t"):
+            if "+ Exception Group Traceback" in text:
+                self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, self._clock.settled))
+            return
+        before = self._clock.settled
+        if text == traceback.START:
+            self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, before))
+        elif HIT.match(text):
+            self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.STRONG, before))
+        elif text.startswith("usage: "):
+            self._starts_usage()
+            self._blocks.open.append(Block(Kind.USAGE, line, Weight.STRONG, before))
+        elif text.startswith("Fatal Python error: "):
+            self._blocks.open.append(Block(Kind.FAULT, line, Weight.WEAK, before))
+        elif text.startswith(("terminate called ", "what(): ")):
+            self._blocks.open.append(Block(Kind.TERMINATE, line, Weight.WEAK, before))
+        elif _ANNOUNCED in text and BREAK.match(text):
+            self._starts("", self._clock.trusted)
+        elif USAGE_ERROR.match(text) and "sglang" in text.partition(":")[0] + text[:40]:
+            self._note(line, Weight.STRONG, before)
+        elif first and traceback.is_exception(text):
+            self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, before, complete=True))
+        elif not self._single(line, before):
+            self._ask(line, before)
+
+    def _continues(self, line: LogLine) -> bool:
+        taken, closed = self._blocks.continues(line)
+        for block in closed:
+            self._judge(block)
+        return taken
+
+    def _close_all(self) -> None:
+        for block in self._blocks.close():
+            self._judge(block)
+
+    def _judge(self, block: Block) -> None:
+        found = candidate(block)
+        if found is None:
+            return
+        self._date(found, block.before)
+        if found.in_main and not self._run.starts and any(old.in_main for old in self._run.open):
+            self._starts("", self._clock.trusted)
+        if found.scheduler:
+            found.outlived = self._run.mislabelled(ranks_of(found.root))
+            found.final = bool(found.outlived)
+        if not self._follows(found):
+            self._run.add(found)
+
+    def _follows(self, found: Candidate) -> bool:
+        """Whether an exception is what a device-side assertion, or the line right before it, leads to."""
+        cause = None
+        if "device-side assert" in found.error:
+            cause = next((old for old in self._run.open if ASSERTION.match(old.error)), None)
+        elif found.weight is Weight.STRONG and (led := self._led) is not None and led in self._run.open:
+            near = found.clock is not None and led.clock is not None and 0 <= found.clock - led.clock <= 1
+            cause = led if near and set(found.ranks) <= set(led.ranks) else None
+        if cause is None or found.outlived:
+            return False
+        self._led = None
+        cause.weight = Weight.STRONG
+        cause.frames = found.frames
+        cause.chain += (found.error, *found.chain)
+        cause.ranks += [rank for rank in found.ranks if rank not in cause.ranks]
+        cause.scheduler = cause.scheduler or (found.scheduler and found.root.ranks == cause.root.ranks)
+        cause.keep(found.lines)
+        return True
+
+    # start-ups
+
+    def _starts_usage(self) -> None:
+        run = self._run
+        if run.candidates or run.died or run.ended or run.listening or not run.starts:
+            self._starts("", self._clock.trusted)
+
+    def _starts(self, text: str, now: float | None) -> None:
+        """A server starts: `text` is its record of its arguments, empty where it has written none yet."""
+        self._close_all()
+        run = self._run
+        if run.listening and self._clock.is_odd(now):
+            return
+        announced = next((start for start in run.starts if not start.text), None)
+        if text and announced is not None and not (run.candidates or run.died or run.ended or run.listening):
+            announced.text = text
+            return
+        if run.listening or run.died or run.ended or run.candidates:
+            if not run.starts and not self._runs:
+                self._runs = 1
+            self._part(run, now)
+        self._runs += 1
+        self._run.starts.append(Start(self._runs, text))
+        self._run.touched = True
+
+    def _part(self, run: Run, now: float | None) -> None:
+        self._run = Run()
+        if not run.listening or run.ended:
+            self._ready += run.take()
+            self._clock.restart(now)
+            return
+        if self._before is not None:
+            self._before.merge(run)
+            run = self._before
+        self._before, self._split_at, self._since_split = run, now, 0
+
+    def _too_soon(self) -> bool:
+        if self._now is None or self._split_at is None:
+            return self._since_split < _LINES_TO_SETTLE
+        return self._now - self._split_at < _SETTLES
+
+    def _settle(self, now: float | None) -> None:
+        """The start-up is real once the log has gone on for longer than a server needs to start."""
+        self._since_split += 1
+        if self._before is not None and not self._too_soon():
+            self._ready += self._before.take()
+            self._before = None
+            self._clock.restart(now)
+
+    def _rejoin(self) -> None:
+        if self._before is not None:
+            self._before.merge(self._run)
+            self._run, self._before = self._before, None

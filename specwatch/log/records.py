@@ -1,0 +1,138 @@
+"""JSON records: what container runtimes, journald, shippers and JSON formatters write, one object a line.
+
+A client can put JSON into a log, so being JSON makes no record: the whole line must be one object that holds a message
+and a clock, level or stream. `Records` decides whether a source writes such lines at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from specwatch.domain import Value
+
+_MESSAGE = ("message", "msg", "log", "MESSAGE", "text")
+_CLOCK = ("asctime", "timestamp", "time", "@timestamp", "ts", "datetime")
+_LEVEL = ("levelname", "level", "severity", "lvl", "log.level")
+_TRACE = ("exc_info", "exception", "stack_trace", "stack", "traceback")
+_NAIVE = re.compile(
+    r'\{"(?:asctime|timestamp|time|ts)": "(?P<at>[^"]{1,40})", '
+    r'(?:"\w{1,20}": (?:"[^"]{0,200}"|\d+), ){0,6}"(?:message|msg)": "(?P<text>.*)'
+)
+_DATED = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+_LONGEST = 1024 * 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """A JSON line: its message, and whether the program itself wrote it (`own`) or a transport wrapped a plain line.
+
+    `more` says that a runtime split the line and that the rest follows. `trace` is a traceback kept beside the message.
+    `unescaped`: the formatter only pasted the message in, which may end some lines below.
+    """
+
+    text: str
+    at: str | None = None
+    own: bool = False
+    more: bool = False
+    trace: str = ""
+    stream: str = ""
+    unescaped: bool = False
+
+
+def record(line: str) -> Record | None:
+    """The record that a line is, None for anything else."""
+    if line[:1] != "{" or len(line) > _LONGEST:
+        return None
+    if line[-1:] != "}":
+        return _naive(line)
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return _naive(line)
+    return _read(fields) if isinstance(fields, dict) else None
+
+
+def _read(fields: dict[str, Value]) -> Record | None:
+    key = next((key for key in _MESSAGE if key in fields), None)
+    if key is None:
+        return None
+    text = _text(fields[key])
+    if text is None:
+        return None
+    stream, level = fields.get("stream"), any(key in fields for key in _LEVEL)
+    clock = next((fields[key] for key in _CLOCK if key in fields), None)
+    if key == "log" and stream in ("stdout", "stderr"):  # Docker's json-file driver
+        return Record(text=text.removesuffix("\n"), at=_clock(clock), more=not text.endswith("\n"), stream=str(stream))
+    if key == "MESSAGE":
+        micros = fields.get("__REALTIME_TIMESTAMP")
+        return Record(text=text, at=_clock(micros)) if micros is not None else None
+    if clock is None and not level and stream is None:
+        return None
+    trace = next((got for key in _TRACE if isinstance(got := fields.get(key), str)), "")
+    return Record(text=text, at=_clock(clock), own=level, trace=trace)
+
+
+def _naive(line: str) -> Record | None:
+    """A record of a formatter that pastes the message between quotes unescaped, so that it may end lines later."""
+    match = _NAIVE.match(line)
+    if match is None:
+        return None
+    return Record(text=match["text"].removesuffix('"}'), at=_clock(match["at"]), own=True, unescaped=True)
+
+
+def _text(value: Value) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):  # journald gives a message that is not plain UTF-8 as numbers
+        try:
+            return bytes(byte for byte in value if isinstance(byte, int)).decode("utf-8", "replace")
+        except ValueError:
+            return None
+    return None
+
+
+def _clock(value: Value) -> str | None:
+    """An ISO clock from text, or from seconds, milliseconds, microseconds since 1970."""
+    if isinstance(value, str) and (match := _DATED.match(value)):
+        day, time, fraction = match.groups()
+        return f"{day}T{time}.{fraction}" if fraction else f"{day}T{time}"
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) else 0.0
+        while number > 1e11:
+            number /= 1000
+        return datetime.fromtimestamp(number, UTC).strftime("%Y-%m-%dT%H:%M:%S") if number > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+class Records:
+    """Whether a source writes JSON records: they must begin before the server answers clients, and then stay.
+
+    A plain log in which a JSON line turns up later was given that line by a client.
+    """
+
+    __slots__ = ("_serving", "_writes")
+
+    def __init__(self) -> None:
+        self._writes = False
+        self._serving = False
+
+    def starts(self) -> None:
+        """A server starts: how it will log is open again."""
+        self._serving = False
+
+    def serves(self) -> None:
+        """A plain line shows that clients can reach the server."""
+        self._serving = True
+
+    def accept(self, line: str) -> Record | None:
+        """The record that a line is, unless this source writes none."""
+        if self._serving and not self._writes:
+            return None
+        got = record(line)
+        if got is not None:
+            self._writes = True
+        return got

@@ -1,0 +1,229 @@
+"""One run of a server in a log: its start, its candidates for an incident, and which of them hold in the end.
+
+**What ends as an incident.** Of the candidates that nothing denied, those that say why (STRONG) stand, each different
+one by itself; what only says that something died (WEAK) or was perhaps caught (ASIDE) counts as their echo, and stands,
+the first of them alone, only where nothing says why. Notes (messages that a rule asked for, no crash by themselves)
+stand where no crash does, or where they come within NOTE_LEAD seconds before a WEAK one. Echoes alone give one incident
+of role ECHO, so that a crash is not silent.
+
+**What denies a candidate** (`Incident.outlived`). A client can write whole lines, and so whole crash blocks, into the
+log of a server that listens; it can neither stop a living server from serving nor make a dead one serve. So:
+
+1. *Its clock* lies outside its neighbours' by more than SKEW, or *its rank label* is of a kind that the schedulers of
+   the run do not use: final.
+2. *The same scheduler* (same rank label) writes a batch afterwards: final, as one process writes in order. Only a hard
+   watchdog's time-out may precede batches of a dying server by some seconds.
+3. *Others* write batches or a generation request is answered at least GRACE seconds later (without clocks: 20 such
+   signs). Taken back when the server dies within DEATH_AFTER seconds and no later candidate explains that death: other
+   ranks and answers under way outlive a real crash a little. Later signs of life deny it again, so a forged death helps
+   nobody.
+4. *The server stops in order* afterwards ("Gracefully exiting", uvicorn's "Finished server process").
+
+What a server writes before it listens cannot be a client's. A start-up line in the log of a listening server opens a
+new run only once three seconds have gone by without a batch or an answer: no server starts faster, and a forged
+start-up must not part a forged crash from the signs of life that deny it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specwatch.domain import Incident, Launch, LogLine, Role
+from specwatch.errors import LaunchError
+from specwatch.log.candidates import Candidate, Weight
+
+MOST_CANDIDATES = 1000
+NOTE_LEAD = 10.0
+
+
+@dataclass(slots=True)
+class Start:
+    """One start-up: `text` is the server's record of its arguments, empty when it died before it wrote one."""
+
+    number: int
+    text: str = ""
+    _launch: Launch | None = None
+
+    def launch(self) -> Launch | None:
+        """What started it, parsed on first use; None when the log does not tell."""
+        if self._launch is None and self.text:
+            from specwatch.launch.server_args import recorded
+
+            try:
+                self._launch = recorded(self.text)
+            except LaunchError:
+                self.text = ""
+        return self._launch
+
+
+@dataclass(slots=True)
+class Run:
+    """Everything between two start-ups; several starts where servers start into one log side by side."""
+
+    starts: list[Start] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    open: list[Candidate] = field(default_factory=list)
+    listening: bool = False
+    died: bool = False
+    ended: bool = False
+    touched: bool = False
+    labelled: int = 0
+    unlabelled: int = 0
+    echoes: int = 0
+    dropped: int = 0
+    emitted: int = 0
+
+    def add(self, found: Candidate) -> None:
+        """Takes a candidate in; the same error again, or from another rank, joins the one that still holds."""
+        self.touched = True
+        for known in reversed(self.open):
+            if found.repeats(known):
+                known.echoes += found.weight is not Weight.ECHO
+                known.ranks += [rank for rank in found.ranks if rank not in known.ranks]
+                return
+        if len(self.candidates) >= MOST_CANDIDATES:
+            denied = next((old for old in self.candidates if old.outlived), None)
+            if denied is None:
+                self.dropped += 1
+                return
+            self.candidates.remove(denied)
+        self.candidates.append(found)
+        if not found.outlived:
+            self.open.append(found)
+
+    def saw_clock(self, now: float) -> None:
+        """A headed line of another record, with its clock."""
+        for candidate in self.open:
+            candidate.saw_clock(now)
+        self._sweep()
+
+    def saw_life(self, line: LogLine, now: float | None, *, batch: bool) -> None:
+        """A batch was run or a generation request answered."""
+        for candidate in self.open:
+            candidate.saw_life(line, now, batch=batch)
+        self._sweep()
+
+    def saw_progress(self) -> None:
+        """A start-up went on: an exception that was printed aside had been caught."""
+        self.candidates = [old for old in self.candidates if old.weight is not Weight.ASIDE]
+        self.open = [old for old in self.open if old.weight is not Weight.ASIDE]
+
+    def saw_orderly_end(self, line: LogLine) -> None:
+        """The server stopped as it was told to."""
+        self.ended = True
+        for candidate in self.open:
+            candidate.saw_orderly_end(line)
+        self._sweep()
+
+    def saw_death(self, now: float | None) -> None:
+        """The server ended itself: the last crash that only others' answers denied holds again."""
+        self.died = self.touched = True
+        crashes = [old for old in self.candidates if old.weight >= Weight.WEAK]
+        if crashes and crashes[-1] not in self.open and crashes[-1].saw_death(now):
+            self.open.append(crashes[-1])
+
+    def saw_scheduler(self, line: LogLine) -> None:
+        """A scheduler's line shows whether this run's schedulers carry rank labels."""
+        if line.ranks:
+            self.labelled += 1
+        else:
+            self.unlabelled += 1
+
+    def mislabelled(self, ranks: tuple[str, ...]) -> str:
+        """Why a scheduler's block cannot be of this run by its label; empty when it can."""
+        if ranks and self.unlabelled >= 2 and not self.labelled:
+            return f"the label {' '.join(ranks)} of the block is none of this run, whose schedulers have no label"
+        if not ranks and self.labelled >= 2 and not self.unlabelled:
+            return "the block has no rank label, and this run's schedulers always write theirs"
+        return ""
+
+    def merge(self, later: Run) -> None:
+        """Takes back what was split off at a start-up that was none, or one of another server beside this."""
+        self.starts = later.starts + self.starts  # in front: the less likely ones
+        self.echoes += later.echoes
+        for candidate in later.candidates:
+            self.add(candidate)
+
+    def take(self) -> list[Incident]:
+        """The incidents of the run as far as it is known; they are not given again."""
+        chosen = self._standing()
+        denied = [old for old in self.candidates if old.outlived and old.weight is not Weight.ASIDE]
+        chosen += [old for old in denied if old.weight is not Weight.ECHO]
+        taken = sorted(chosen, key=lambda old: old.root.number)
+        self.candidates, self.open = [], []
+        self.emitted += len(taken)
+        self.echoes = self.dropped = 0
+        return [self._incident(candidate) for candidate in taken]
+
+    def _standing(self) -> list[Candidate]:
+        live = sorted((old for old in self.candidates if not old.outlived), key=lambda old: old.root.number)
+        strong = [old for old in live if old.weight is Weight.STRONG]
+        whole = [old for old in strong if old.complete] or strong[:1]
+        lesser = [old for old in live if old.weight in (Weight.WEAK, Weight.ASIDE)]
+        notes = [old for old in live if old.weight is Weight.NOTE]
+        if whole:
+            chosen = whole
+        elif lesser:
+            first = lesser[0]
+            led = [old for old in notes if _within(old, first, NOTE_LEAD)]
+            chosen = led or [first]
+        elif notes:
+            return notes
+        elif self.emitted == 0:
+            return [old for old in live if old.weight is Weight.ECHO][:1]
+        else:
+            return []
+        silenced = [old for old in live if old not in chosen and old.weight is not Weight.ECHO]
+        chosen[0].echoes += self.echoes + self.dropped + sum(1 + old.echoes for old in silenced)
+        for old in silenced:
+            if not old.complete:
+                chosen[0].ranks += [rank for rank in old.ranks if rank not in chosen[0].ranks]
+        return chosen
+
+    def _incident(self, found: Candidate) -> Incident:
+        starts = self._likeliest(found)
+        launches = [launch for start in starts if (launch := start.launch())]
+        return Incident(
+            error=found.error,
+            root=found.root,
+            lines=tuple(found.lines),
+            frames=found.frames,
+            chain=found.chain,
+            ranks=tuple(sorted(found.ranks)),
+            run=starts[0].number if starts else 1,
+            launches=tuple(launches),
+            role=Role.ECHO if found.weight is Weight.ECHO else Role.CAUSE,
+            echoes=found.echoes,
+            outlived=found.outlived,
+        )
+
+    def _likeliest(self, found: Candidate) -> list[Start]:
+        """The starts that may have brought it about: those whose own values it speaks of first, then the latest."""
+        starts = [start for start in reversed(self.starts) if start.text] or self.starts[-1:]
+        distinct = list({start.text: start for start in reversed(starts)}.values())[::-1]
+        if len(distinct) < 2:
+            return distinct
+        told = " ".join([found.error, *(frame.file for frame in found.frames)]).lower()
+        return sorted(distinct, key=lambda start: -_speaks_of(told, start, distinct))
+
+    def _sweep(self) -> None:
+        self.open = [candidate for candidate in self.open if not candidate.outlived]
+
+
+def _within(first: Candidate, second: Candidate, span: float) -> bool:
+    return first.clock is not None and second.clock is not None and 0 <= second.clock - first.clock <= span
+
+
+def _speaks_of(told: str, start: Start, starts: list[Start]) -> int:
+    """How many string values that only this start has an error mentions."""
+    own = start.launch()
+    if own is None or own.recorded is None:
+        return 0
+    launches = [launch for other in starts if other is not start and (launch := other.launch())]
+    others = [launch.recorded for launch in launches if launch.recorded]
+    return sum(
+        1
+        for name, value in own.recorded.items()
+        if isinstance(value, str) and len(value) >= 4 and value.lower() in told
+        if not any(record.get(name) == value for record in others)
+    )

@@ -1,0 +1,79 @@
+"""The file to read first: from log lines to findings, and from a launch command to findings without a log.
+
+A log line is a rumour. A finding is what the model files and the launch command prove. A fix is a command that passes
+the check which condemned the old one.
+
+    bytes -> sources -> log.framing -> log.incidents -> rulebook -> diagnose -> report
+
+A new failure is a new file under `rules/`; it names a check from `checks/` and repairs from `fixes/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from specwatch.checks import examine
+from specwatch.diagnose import diagnose, of_verdict
+from specwatch.domain import Finding, Incident, Launch, LogLine, Severity, Status
+from specwatch.log.incidents import Assembler
+from specwatch.models.base import Models
+from specwatch.rulebook.book import Rulebook
+
+
+def find(
+    lines: Iterable[LogLine], rulebook: Rulebook, models: Models, launch: Launch | None = None, release: str = ""
+) -> Iterator[Finding]:
+    """From the lines of one log to findings. No clock, no network, no file but what `models` reads.
+
+    `launch` is the command that somebody gave beside the log, `release` the SGLang that they named; both go before
+    what the log says. One crash loop is diagnosed once: what repeats is answered from memory.
+    """
+    assembler = Assembler(rulebook.role_of)
+    answers: dict[object, Finding] = {}
+
+    def finding(incident: Incident) -> Finding:
+        if release:
+            incident = replace(incident, launches=tuple(replace(one, sglang=release) for one in incident.launches))
+        key = (incident.error, incident.chain, incident.outlived, tuple(one.argv for one in incident.launches))
+        if key not in answers:
+            match = rulebook.match(incident)
+            rule = rulebook.rules[match.rule] if match else None
+            answers[key] = diagnose(incident, match, rule, models, launch)
+        at = incident.root.at
+        return replace(answers[key], incident=incident, first_seen=at, last_seen=at, echoes=incident.echoes)
+
+    for line in lines:
+        yield from map(finding, assembler.feed(line))
+    yield from map(finding, assembler.flush())
+
+
+def preflight(launch: Launch, rulebook: Rulebook, models: Models) -> Iterator[Finding]:
+    """What the checks find in a launch before it happens: every problem, in the order in which a start meets them."""
+    for verdict in examine(launch, models):
+        if verdict.status is Status.BROKEN:
+            rule = rulebook.by_cause(verdict.check, verdict.cause)
+            if rule is not None:
+                yield of_verdict(rule, verdict, launch, models)
+
+
+def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding for each fingerprint: how often, in how many starts, first and last seen; the worst come first."""
+    folded: dict[tuple[str, Severity], Finding] = {}
+    starts: dict[tuple[str, Severity], set[tuple[str, int]]] = {}
+    for finding in findings:
+        key = (finding.fingerprint, finding.severity)
+        if finding.incident is not None:
+            starts.setdefault(key, set()).add((finding.incident.root.source, finding.incident.run))
+        if key not in folded:
+            folded[key] = finding
+            continue
+        first = folded[key]
+        folded[key] = replace(
+            first,
+            occurrences=first.occurrences + 1,
+            starts=len(starts.get(key, ())),
+            last_seen=finding.last_seen or first.last_seen,
+            echoes=first.echoes + finding.echoes,
+        )
+    return tuple(sorted(folded.values(), key=lambda finding: -finding.severity))

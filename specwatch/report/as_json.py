@@ -1,0 +1,145 @@
+"""Findings as the JSON of the contract: `diagnose.schema.json` beside this file describes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from specwatch import __version__
+from specwatch.domain import Change, Finding, Fix, Incident, Launch, Value, Verdict
+from specwatch.launch.command import render
+from specwatch.report import redact
+
+SCHEMA = 1
+LONGEST_TEXT = 4096  # characters of a root line; the log itself has the rest
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRead:
+    """One input and how much of it was read."""
+
+    path: str
+    bytes: int
+    lines: int
+    runs: int
+
+
+def document(sources: Iterable[SourceRead], findings: Iterable[Finding]) -> Json:
+    """The whole answer of `diagnose` or `check`."""
+    return {
+        "schema": SCHEMA,
+        "specwatch": __version__,
+        "sources": [{"path": s.path, "bytes": s.bytes, "lines": s.lines, "runs": s.runs} for s in sources],
+        "findings": [finding_object(finding) for finding in findings],
+    }
+
+
+def dumps(answer: Json) -> str:
+    """The text of an answer, one object, ASCII only so that no control character of a log reaches a terminal."""
+    return json.dumps(answer, indent=1)
+
+
+def finding_object(finding: Finding) -> Json:
+    """One finding."""
+    verdict = finding.verdict
+    return {
+        "id": finding.fingerprint,
+        "rule": finding.rule,
+        "title": finding.title,
+        "severity": finding.severity.name.lower(),
+        "cause": finding.cause,
+        "says": redact.text(finding.says),
+        "root": _root(finding.incident),
+        "occurrences": finding.occurrences,
+        "starts": finding.starts,
+        "first_seen": finding.first_seen,
+        "last_seen": finding.last_seen,
+        "echoes": finding.echoes,
+        "captures": {name: redact.text(value) for name, value in finding.captures.items()},
+        "verdict": _verdict(verdict),
+        "message": verdict.message,
+        "phase": verdict.phase.value,
+        "launch": _launch(finding.launch),
+        "fixes": [_fix(fix) for fix in finding.fixes],
+    }
+
+
+def _root(incident: Incident | None) -> Json | None:
+    if incident is None:
+        return None
+    root = incident.root
+    return {
+        "source": root.source,
+        "line": root.number,
+        "offset": root.offset,
+        "time": root.at,
+        "ranks": list(incident.ranks),
+        "run": incident.run,
+        "text": redact.text(incident.error)[:LONGEST_TEXT],
+    }
+
+
+def _verdict(verdict: Verdict) -> Json:
+    return {
+        "status": verdict.status.value,
+        "because": redact.text(verdict.because),
+        "evidence": [
+            {"check": e.check, "fact": e.fact, "value": _plain(e.value), "source": e.source} for e in verdict.evidence
+        ],
+    }
+
+
+def _plain(value: Value) -> Value:
+    return redact.text(value) if isinstance(value, str) else value
+
+
+def _launch(launch: Launch | None) -> Json | None:
+    if launch is None:
+        return None
+    origin = "server_args" if launch.origin == "reconstructed" else launch.origin
+    return {
+        "from": origin,
+        "sglang": launch.sglang or None,
+        "argv": list(redact.argv(launch.argv)),
+        "env": redact.env(launch.env),
+    }
+
+
+def change_object(change: Change) -> Json:
+    """One edit; a flag stands under `flag`, a variable under `name`."""
+    key = "name" if change.op.endswith("_env") else "flag"
+    hide = redact.secret_name(change.name)
+
+    def shown(value: str | None) -> str | None:
+        return redact.HIDDEN if hide and value else value if value is None else redact.text(value)
+
+    return {"op": change.op, key: change.name, "old": shown(change.old), "new": shown(change.new)}
+
+
+def _fix(fix: Fix) -> Json:
+    launch = fix.launch
+    return {
+        "id": fix.id,
+        "applicability": fix.applicability.name.lower(),
+        "why": redact.text(fix.why),
+        "because": redact.text(fix.because),
+        "rechecked": fix.rechecked,
+        "changes": [change_object(change) for change in fix.changes],
+        "argv": list(redact.argv(launch.argv)) if launch else None,
+        "env": redact.env(launch.env) if launch else None,
+        "command": command(launch) if launch else None,
+    }
+
+
+def command(launch: Launch, width: int | None = None) -> str:
+    """A launch as a shell command without its secrets, broken into lines of at most `width` columns if given."""
+    shown = redact.launch(launch)
+    return render(shown, width=width) if width else render(shown)
+
+
+def rules_document(rules: Sequence[Json]) -> Json:
+    """The answer of `rules list`."""
+    return {"schema": SCHEMA, "rules": list(rules)}

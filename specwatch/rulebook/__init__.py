@@ -1,0 +1,1 @@
+"""Which failure is it: rules, their laws, and matching."""

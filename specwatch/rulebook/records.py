@@ -1,0 +1,148 @@
+"""Documented error records as draft rules.
+
+A record of the error catalogue (`messagePattern`, `filePath`, `solutions`, `validationCode`, `tags`, `analyzedSha`,
+`schemaVersion` 2) says how a message looks and what people wrote about it. It proves nothing, so the rule that comes
+of it is experimental, and says in its own text what is still to be done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from specwatch.errors import ConfigError
+
+SCHEMA_VERSION = 2
+LONGEST = 16 << 20
+_HOLE = re.compile(r"\(\.[+*]\??\)")
+
+
+def read(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The records of a file: one object, a list, or several written one after the other.
+
+    Raises ConfigError naming the file and the place.
+    """
+    try:
+        if path.stat().st_size > LONGEST:
+            raise ConfigError(f"{path}: larger than {LONGEST >> 20} MiB, not a file of records")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    decoder = json.JSONDecoder()
+    at = 0
+    found = False
+    while text[at:].strip():
+        at += len(text[at:]) - len(text[at:].lstrip())
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            line = text.count("\n", 0, at) + 1
+            raise ConfigError(f"{path}, line {line}: not JSON: {error}") from error
+        for entry in value if isinstance(value, list) else [value]:
+            found = True
+            yield _record(entry, path)
+    if not found:
+        raise ConfigError(f"{path}: holds no record")
+
+
+def _record(entry: object, path: Path) -> Mapping[str, Any]:
+    record = entry.get("record", entry) if isinstance(entry, dict) else None
+    if not isinstance(record, dict) or not isinstance(record.get("messagePattern"), str):
+        raise ConfigError(f"{path}: expected an object with record.messagePattern")
+    version = record.get("schemaVersion")
+    if version != SCHEMA_VERSION:
+        raise ConfigError(f"{path}: schemaVersion is {version!r}, expected {SCHEMA_VERSION}")
+    return record
+
+
+def identifier(record: Mapping[str, Any]) -> str:
+    """A file name for the rule: the record's slug, cut between words."""
+    slug = re.sub(r"[^a-z0-9]+", "-", str(record.get("slug") or record.get("id") or "record").lower()).strip("-")
+    return slug[:60].rstrip("-") or "record"
+
+
+def pattern(record: Mapping[str, Any]) -> str:
+    """The message as a pattern of the rule format: every value named and bounded, the exception class in front."""
+    count = 0
+
+    def hole(_: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        name = names[count - 1] if count <= len(names) else f"value{count}"
+        return rf"(?P<{name}>[^\n]{{1,200}}?)"
+
+    template = str(record.get("errorMessage") or "")
+    names = _names(re.findall(r"\{([^{}]+)\}", template))
+    body = _HOLE.sub(hole, record["messagePattern"])
+    cls = record.get("errorClass")
+    return f"{re.escape(cls)}: {body}" if isinstance(cls, str) and cls else body
+
+
+def _names(placeholders: list[str]) -> list[str]:
+    names: list[str] = []
+    for placeholder in placeholders:
+        word = re.sub(r"\W+", "_", placeholder.partition("!")[0].rpartition(".")[2]).strip("_")
+        name = word if word.isidentifier() else f"value{len(names) + 1}"
+        names.append(name if name not in names else f"{name}{len(names) + 1}")
+    return names
+
+
+def draft_rule(record: Mapping[str, Any]) -> str:
+    """The text of a rule file: what the record tells, and what a person still has to do, marked as such."""
+    solutions = [str(entry) for entry in record.get("solutions") or []]
+    message = str(record.get("errorMessage") or "")
+    cls = record.get("errorClass")
+    sample = f"{cls}: {message}" if cls else message
+    lines = [
+        "# Drafted from a documented record. To do: an example and a counter-example from real logs, the first release",
+        "# that prints the message, a check that proves the cause, and fixes by their names (specwatch explain).",
+        f"title    = {_string(_title(message))}",
+        'severity = "fatal"' if record.get("severity") in ("critical", "high") else 'severity = "degraded"',
+        'role     = "cause"',
+        'status   = "experimental"',
+        'sglang   = ""   # to do',
+        "",
+        "[docs]",
+        f"what       = {_string(str(record.get('documentation') or 'to do'))}",
+        f"why        = {_string(str(record.get('triggerScenarios') or 'to do'))}",
+        f"limits     = {_string('To do. Common situations: ' + str(record.get('commonSituations') or 'not recorded'))}",
+        f"references = [{_string(str(record['githubUrl']))}]" if record.get("githubUrl") else "references = []",
+        "",
+        "[[pattern]]",
+        'name = "message"',
+        f"line = {_string(pattern(record))}",
+        "",
+        "[cause.undetermined]",
+        f"says = {_string(_title(message))}",
+        f"todo = {_string(' '.join(f'({n}) {text}' for n, text in enumerate(solutions, 1)) or 'to do')}",
+        "",
+        "[[example]]",
+        'name   = "to do: the message as a real server wrote it"',
+        f"log    = {_string(_filled(sample))}",
+        'cause  = "undetermined"',
+        'status = "unknown"',
+        "",
+        "[[counterexample]]",
+        'name = "the text arrives in a prompt"',
+        f"log  = {_string('[2026-01-01 00:00:00] Receive: obj=GenerateReqInput(text=' + repr(_filled(sample)) + ')')}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _title(message: str) -> str:
+    return re.sub(r"\s*\{[^{}]*\}", " …", message).split(". ")[0][:100].rstrip(".") or "to do"
+
+
+def _filled(sample: str) -> str:
+    """The message with a value in each hole, as an example needs one."""
+    numbers = iter(range(7, 1000))
+    return re.sub(r"\{[^{}]*\}", lambda _: str(next(numbers)), sample)
+
+
+def _string(text: str) -> str:
+    """A TOML basic string; JSON's escapes are TOML's, but for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,338 @@
+"""One failure, one TOML file: load it and hold it to the laws that need no log to be read.
+
+The laws that need the whole path (examples match, causes and fixed commands come out as written) are in
+`specwatch.proof`; both are run by `specwatch rules test` and for every rule that is not shipped with specwatch.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from specwatch.checks import CHECKS
+from specwatch.domain import Applicability, Role, Severity
+from specwatch.errors import RuleError
+from specwatch.fixes import FIXES
+
+ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+PREFIX = 10  # literal characters that a pattern must begin with, so that it can be found through an index
+STATUSES = ("stable", "experimental")
+_KEYS = {
+    "rule": {"title", "severity", "role", "status", "sglang", "docs", "pattern", "check", "cause", "example"}
+    | {"counterexample"},
+    "docs": {"what", "why", "limits", "references"},
+    "pattern": {"name", "line", "cause"},
+    "check": {"use"},
+    "cause": {"says", "fixes", "todo"},
+    "fix": {"use", "applicability"},
+    "example": {"name", "log", "launch", "sglang", "captures", "cause", "fixed", "models", "env", "status"},
+    "counterexample": {"name", "log", "launch"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """One wording of the failure: a regular expression over a whole message, from its first character.
+
+    `cause` names the cause that this wording alone gives away, where it does: it stands while no file can prove it.
+    """
+
+    name: str
+    line: str
+    cause: str = ""
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The compiled expression."""
+        return re.compile(self.line)
+
+    @cached_property
+    def prefix(self) -> str:
+        """The literal text with which every message that the pattern matches begins."""
+        return literal_prefix(self.line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixRef:
+    """A repair by its registered name, and how far the rule trusts it for this cause."""
+
+    use: str
+    applicability: Applicability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One of the reasons behind a message: what to say, and the fixes in the order in which they are offered.
+
+    `says` may name facts of the verdict and captures of the pattern in braces. `todo` is what a person has to do
+    where no fix can be composed.
+    """
+
+    name: str
+    says: str
+    fixes: tuple[FixRef, ...] = ()
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A log of the failure and what specwatch must make of it; `models` stands for the files of the model folders.
+
+    An example without a log shows what `specwatch check` finds in a launch for which SGLang prints nothing.
+    """
+
+    name: str
+    log: str
+    launch: str = ""
+    sglang: str = ""
+    captures: Mapping[str, str] = field(default_factory=dict)
+    cause: str = ""
+    status: str = "broken"
+    fixed: str = ""
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterExample:
+    """A log that looks like the failure and is not."""
+
+    name: str
+    log: str
+    launch: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One failure: how to recognise it, which check proves it, and what helps for each of its causes."""
+
+    id: str
+    path: Path
+    title: str
+    severity: Severity
+    role: Role
+    status: str
+    sglang: SpecifierSet
+    docs: Mapping[str, Any]
+    patterns: tuple[Pattern, ...]
+    check: str | None
+    causes: Mapping[str, Cause]
+    examples: tuple[Example, ...]
+    counterexamples: tuple[CounterExample, ...]
+
+    def covers(self, release: str) -> bool:
+        """Whether a release can print this message; an unknown release can."""
+        try:
+            return not release or self.sglang.contains(Version(release), prereleases=True)
+        except InvalidVersion:
+            return True
+
+
+def literal_prefix(pattern: str) -> str:
+    """The literal text at the start of a regular expression, escapes resolved; "" where it starts with a choice."""
+    if _offers_a_choice(pattern):
+        return ""
+    text: list[str] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            following = pattern[at + 1 : at + 2]
+            if not following or following.isalnum():
+                break
+            char, at = following, at + 1
+        elif char in ".^$*+?{}[]|()":
+            break
+        if pattern[at + 1 : at + 2] in ("*", "?", "{"):
+            break
+        text.append(char)
+        at += 1
+    return "".join(text)
+
+
+def _offers_a_choice(pattern: str) -> bool:
+    """Whether a regular expression is a choice at its outermost level."""
+    flat = re.sub(r"\\.|\[[^\]]*\]", "", pattern)
+    while (smaller := re.sub(r"\([^()]*\)", "", flat)) != flat:
+        flat = smaller
+    return "|" in flat
+
+
+Choice = TypeVar("Choice", Severity, Role, Applicability)
+
+
+class _Reader:
+    """Reads one rule file and collects everything that is wrong with it, rather than the first thing only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.wrong: list[str] = []
+
+    def complain(self, where: str, what: str) -> None:
+        self.wrong.append(f"{self.path}: {where}: {what}")
+
+    def text(self, table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str) or (default is None and not value.strip()):
+            self.complain(where, f"'{key}' must be a text, got {value!r}")
+            return default or ""
+        return value
+
+    def tables(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+        value = table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            self.complain(key, f"must be written as [[{key}]]")
+            return []
+        return value
+
+    def known(self, table: Mapping[str, Any], kind: str, where: str) -> None:
+        for key in table.keys() - _KEYS[kind]:
+            self.complain(where, f"unknown key '{key}'; known are {', '.join(sorted(_KEYS[kind]))}")
+
+    def choice(self, kind: type[Choice], word: object, where: str) -> Choice:
+        for member in kind:
+            if str(word).upper() == member.name:
+                return member
+        names = ", ".join(member.name.lower() for member in kind)
+        self.complain(where, f"{word!r} is none of {names}")
+        return next(iter(kind))
+
+
+def _pattern(reader: _Reader, table: Mapping[str, Any], where: str) -> Pattern:
+    reader.known(table, "pattern", where)
+    line = reader.text(table, "line", where)
+    try:
+        re.compile(line)
+    except re.error as error:
+        reader.complain(where, f"'line' is no regular expression: {error}")
+        line = "(?!)"
+    else:
+        if re.search(r"(?<!\\)\.[*+](?!\?)", line):
+            reader.complain(where, "'line' holds a bare '.*' or '.+': say what may stand there, such as [^,]{1,80}")
+        if len(literal_prefix(line)) < PREFIX:
+            reader.complain(where, f"'line' must begin with {PREFIX} literal characters, so that it can be indexed")
+    name, cause = reader.text(table, "name", where), reader.text(table, "cause", where, "")
+    return Pattern(name=name, line=line, cause=cause)
+
+
+def _cause(reader: _Reader, name: str, table: Mapping[str, Any]) -> Cause:
+    where = f"cause.{name}"
+    reader.known(table, "cause", where)
+    fixes: list[FixRef] = []
+    for entry in table.get("fixes", []):
+        reader.known(entry, "fix", where)
+        use = reader.text(entry, "use", where)
+        if use not in FIXES:
+            reader.complain(where, f"no fix is called '{use}'; known are {', '.join(sorted(FIXES))}")
+        fixes.append(FixRef(use=use, applicability=reader.choice(Applicability, entry.get("applicability"), where)))
+    todo = reader.text(table, "todo", where, "")
+    if not fixes and not todo:
+        reader.complain(where, "a cause without fixes must say in 'todo' what a person has to do")
+    return Cause(name=name, says=reader.text(table, "says", where), fixes=tuple(fixes), todo=todo.strip())
+
+
+def _example(reader: _Reader, table: Mapping[str, Any]) -> Example:
+    where = f"example '{table.get('name', '?')}'"
+    reader.known(table, "example", where)
+    return Example(
+        name=reader.text(table, "name", where),
+        log=reader.text(table, "log", where, ""),
+        launch=reader.text(table, "launch", where, ""),
+        sglang=reader.text(table, "sglang", where, ""),
+        captures={str(k): str(v) for k, v in table.get("captures", {}).items()},
+        cause=reader.text(table, "cause", where, ""),
+        status=reader.text(table, "status", where, "broken"),
+        fixed=reader.text(table, "fixed", where, ""),
+        models=table.get("models", {}),
+    )
+
+
+def _whole(reader: _Reader, rule: Rule) -> None:
+    """The laws between the parts of one rule."""
+    named = {e.cause for e in rule.examples} | {p.cause for p in rule.patterns}
+    for name in named - rule.causes.keys() - {""}:
+        reader.complain("example or pattern", f"names the cause '{name}', which the rule does not have")
+    for name in rule.causes.keys() - {e.cause for e in rule.examples}:
+        reader.complain(f"cause.{name}", "has no example")
+    for pattern in rule.patterns:
+        if not any(pattern.regex.match(piece) for e in rule.examples for piece in _pieces(e.log)):
+            reader.complain(f"pattern '{pattern.name}'", "matches no message of any example")
+    if not rule.causes:
+        reader.complain("cause", "a rule needs at least one [cause.NAME]")
+    if not rule.counterexamples:
+        reader.complain("counterexample", "a rule needs a log that looks like it and is not")
+    if len({p.name for p in rule.patterns}) != len(rule.patterns):
+        reader.complain("pattern", "two patterns have one name")
+
+
+def _pieces(log: str) -> list[str]:
+    """Where a message can start in an example's log: at each line, and behind a header."""
+    lines = log.strip("\n").split("\n")
+    starts = ["\n".join(lines[at:]) for at in range(len(lines))]
+    return starts + [re.sub(r"^\[[^\]]*\] ", "", start) for start in starts]
+
+
+def load(path: Path) -> Rule:
+    """Read one rule file.
+
+    Raises RuleError with everything that is wrong with it, one line each: file, place, what was expected.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{path}: not a rule file: {error}") from error
+    reader = _Reader(path)
+    if not ID.fullmatch(path.stem):
+        reader.complain("name", "a rule's file name is its id: lower-case words joined by '-'")
+    reader.known(table, "rule", "top")
+    docs = table.get("docs", {})
+    reader.known(docs, "docs", "docs")
+    for key in ("what", "why", "limits"):
+        reader.text(docs, key, "docs")
+    check = table.get("check")
+    if check is not None:
+        reader.known(check, "check", "check")
+        check = reader.text(check, "use", "check")
+        if check not in CHECKS:
+            reader.complain("check", f"no check is called '{check}'; known are {', '.join(sorted(CHECKS))}")
+    status = reader.text(table, "status", "top")
+    if status not in STATUSES:
+        reader.complain("status", f"{status!r} is none of {', '.join(STATUSES)}")
+    try:
+        releases = SpecifierSet(reader.text(table, "sglang", "top", ""))
+    except InvalidSpecifier as error:
+        reader.complain("sglang", f"is no version range: {error}")
+        releases = SpecifierSet()
+    rule = Rule(
+        id=path.stem,
+        path=path,
+        title=reader.text(table, "title", "top"),
+        severity=reader.choice(Severity, table.get("severity"), "severity"),
+        role=reader.choice(Role, table.get("role", "cause"), "role"),
+        status=status,
+        sglang=releases,
+        docs=docs,
+        patterns=tuple(_pattern(reader, p, f"pattern {n}") for n, p in enumerate(reader.tables(table, "pattern"), 1)),
+        check=check,
+        causes={name: _cause(reader, name, entry) for name, entry in table.get("cause", {}).items()},
+        examples=tuple(_example(reader, entry) for entry in reader.tables(table, "example")),
+        counterexamples=tuple(
+            CounterExample(
+                name=reader.text(entry, "name", "counterexample"),
+                log=reader.text(entry, "log", "counterexample"),
+                launch=reader.text(entry, "launch", "counterexample", ""),
+            )
+            for entry in reader.tables(table, "counterexample")
+        ),
+    )
+    _whole(reader, rule)
+    if reader.wrong:
+        raise RuleError("\n".join(reader.wrong))
+    return rule

@@ -1,0 +1,1 @@
+"""Where log lines come from, one file a kind."""

@@ -1,0 +1,99 @@
+"""The layers of CONTRIBUTING.md, and the import costs that they promise."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "specwatch"
+LAYERS = {
+    "cli": 5, "app": 5, "commands": 5,
+    "pipeline": 4, "proof": 4, "report": 4,
+    "sources": 3, "log": 3, "diagnose": 3,
+    "rulebook": 2, "fixes": 2, "checks": 2,
+    "launch": 1, "models": 1,
+    "domain": 0, "errors": 0, "__init__": 0,
+}  # fmt: skip
+INSIDE_KNOWLEDGE = {"rulebook": 2, "fixes": 1, "checks": 0}  # rulebook -> fixes -> checks
+PURE = ("domain", "checks", "fixes", "diagnose", "report")
+IMPURE = {"time", "os", "subprocess", "socket", "random", "urllib", "requests"}
+HEAVY = {"transformers", "tokenizers", "torch", "sglang", "yaml", "rich", "typer", "huggingface_hub", "zstandard"}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """Every imported module of a file, and whether at module level."""
+    tree = ast.parse(path.read_text())
+    top = {id(node) for node in tree.body}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, id(node) in top) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.append((node.module or "", id(node) in top))
+    return found
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    own = room(path)
+    assert own in LAYERS, f"{own} has no layer: add it to the table and to CONTRIBUTING.md"
+    for name, _ in imports(path):
+        if not name.startswith("specwatch."):
+            continue
+        other = name.split(".")[1]
+        assert LAYERS[other] <= LAYERS[own], f"{path}: imports {name} from a layer above"
+        if own in INSIDE_KNOWLEDGE and other in INSIDE_KNOWLEDGE:
+            assert INSIDE_KNOWLEDGE[other] <= INSIDE_KNOWLEDGE[own], f"{path}: imports {name} upwards"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_heavy_modules_are_imported_where_they_are_used(path: Path) -> None:
+    for name, top in imports(path):
+        if top and name.split(".")[0] in HEAVY:
+            assert name == "typer", f"{path}: imports {name} at module level"
+            assert path.name == "app.py"
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_rooms_touch_no_clock_file_or_network(name: str) -> None:
+    for path in FILES:
+        if room(path) == name:
+            assert not {module.split(".")[0] for module, _ in imports(path)} & IMPURE, path
+            calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("open", "print")], path
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """The top-level modules that a run of the command has imported."""
+    code = (
+        "import sys, atexit; atexit.register(lambda: print(*{m.partition('.')[0] for m in sys.modules}, file=sys.stderr));"
+        f"sys.argv = ['specwatch', *{arguments!r}]; from specwatch.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return set(done.stderr.strip().split("\n")[-1].split())
+
+
+def test_version_imports_nothing() -> None:
+    assert not modules_after("--version") & (HEAVY | {"json", "re", "packaging"})
+
+
+def test_help_imports_only_the_command_line() -> None:
+    assert modules_after("--help") & HEAVY == {"typer"}
+
+
+def test_a_diagnosis_without_token_maps_imports_no_transformers(examples: Path) -> None:
+    log, models = str(examples / "server.log"), f"/models={examples / 'models'}"
+    assert not modules_after("diagnose", log, "--path-map", models) & (HEAVY - {"typer"})
