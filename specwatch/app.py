@@ -7,45 +7,56 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
+import click
 
 from specwatch import __version__
-from specwatch.commands.common import Exit, Format
+from specwatch.commands.contract import Exit, Format
 from specwatch.errors import SourceError, SpecwatchError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Read an SGLang crash log, prove the cause on the model files, and propose a launch that passes the check.",
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+DIRECTORY = click.Path(path_type=Path)
+
+rules_option = click.option(
+    "--rules",
+    type=DIRECTORY,
+    metavar="DIR",
+    multiple=True,
+    help="More rules; repeatable. A later rule of the same id replaces an earlier one.",
+)
+format_option = click.option(
+    "--format",
+    "kind",
+    type=click.Choice([member.value for member in Format]),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="How to print.",
+)
+
+
+def _install_completion(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from specwatch.commands.completion import install
+
+        _finish(install)
+
+
+@click.group(
+    context_settings=HELP,
     epilog="Exit codes: 0 nothing wrong, 1 findings, 2 bad usage or rules, 3 an input could not be read.",
 )
-rules_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, prove and import rules.")
-app.add_typer(rules_app, name="rules")
-
-RulesOption = Annotated[
-    list[Path] | None,
-    typer.Option("--rules", metavar="DIR", help="More rules; repeatable. Later ones replace earlier."),
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print.", case_sensitive=False)]
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        print(f"specwatch {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _top(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    del version
+@click.version_option(__version__, message="specwatch %(version)s")
+@click.option(
+    "--install-completion",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_install_completion,
+    help="Set up completion for the shell in $SHELL, and exit.",
+)
+def app() -> None:
+    """Read an SGLang crash log, prove the cause on the model files, and propose a launch that passes the check."""
 
 
 def _finish(run: Callable[[], int]) -> NoReturn:
@@ -63,87 +74,106 @@ def _finish(run: Callable[[], int]) -> NoReturn:
         code = 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
-    raise typer.Exit(code)
+    sys.exit(code)
 
 
 @app.command()
+@click.argument("logs", nargs=-1, metavar="[LOG …|-]")
+@click.option("--launch", metavar="CMD", help="The launch command, for an exact edit or where the log has none.")
+@click.option(
+    "--path-map",
+    metavar="FROM=TO",
+    multiple=True,
+    help="A path of the server and where it lies on this host; repeatable. /=DIR/ maps everything.",
+)
+@click.option(
+    "--models-dir",
+    type=DIRECTORY,
+    metavar="DIR",
+    multiple=True,
+    help="Where a fitting draft may be; repeatable. The Hugging Face cache is always searched.",
+)
+@format_option
+@click.option("--all", "show_all", is_flag=True, help="Show echoes and notices too.")
+@click.option("--sglang", metavar="VERSION", default="", help="SGLang's version, where the log does not tell.")
+@click.option("--online", is_flag=True, help="May ask the Hugging Face Hub for configuration and tokenizer files.")
+@rules_option
 def diagnose(
-    logs: Annotated[
-        list[str] | None, typer.Argument(metavar="[LOG …|-]", help="Logs: plain, .gz, .zst, a directory, - for stdin.")
-    ] = None,
-    launch: Annotated[
-        str | None, typer.Option(metavar="CMD", help="The launch command, for an exact edit or where the log has none.")
-    ] = None,
-    path_map: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FROM=TO", help="A path of the container and where it lies here; repeatable."),
-    ] = None,
-    models_dir: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="DIR", help="Where a fitting draft may be; repeatable. The Hugging Face cache is searched."
-        ),
-    ] = None,
-    format: FormatOption = Format.TEXT,
-    show_all: Annotated[bool, typer.Option("--all", help="Show echoes and notices too.")] = False,
-    sglang: Annotated[str, typer.Option(metavar="VERSION", help="SGLang's version, where the log does not tell.")] = "",
-    online: Annotated[
-        bool, typer.Option("--online", help="May ask the Hugging Face Hub for configuration files.")
-    ] = False,
-    rules: RulesOption = None,
+    logs: tuple[str, ...],
+    launch: str | None,
+    path_map: tuple[str, ...],
+    models_dir: tuple[Path, ...],
+    kind: str,
+    show_all: bool,
+    sglang: str,
+    online: bool,
+    rules: tuple[Path, ...],
 ) -> None:
-    """Read logs and print the first cause of each crash, its proof, and fixed commands."""
-    from specwatch.commands.diagnose import Options, run
+    """Read logs and print the first cause of each crash, its proof, and fixed commands.
 
-    options = Options(
-        logs=logs or [],
-        launch=launch,
-        path_map=path_map or [],
-        models_dir=models_dir or [],
-        format=format,
-        show_all=show_all,
-        sglang=sglang,
-        online=online,
-        rules=rules or [],
-    )
-    _finish(lambda: run(options))
+    LOG is a file (plain, .gz, .zst), a directory, or - for standard input.
+    """
+
+    def run() -> int:
+        from specwatch.commands import diagnose as command
+
+        options = command.Options(
+            logs=logs,
+            launch=launch,
+            path_map=path_map,
+            models_dir=models_dir,
+            format=Format(kind),
+            show_all=show_all,
+            sglang=sglang,
+            online=online,
+            rules=rules,
+        )
+        return command.run(options)
+
+    _finish(run)
 
 
 @app.command()
-def explain(
-    rule: Annotated[str | None, typer.Argument(help="A rule's id; none lists them.")] = None,
-    rules: RulesOption = None,
-) -> None:
-    """Say what a rule means, why, where it is wrong, and what helps."""
+@click.argument("rule", required=False)
+@rules_option
+def explain(rule: str | None, rules: tuple[Path, ...]) -> None:
+    """Say what a rule means, why, where it is wrong, and what helps. Without RULE: list them."""
     from specwatch.commands import rules as command
 
-    _finish(lambda: command.explain(rule, rules or []))
+    _finish(lambda: command.explain(rule, rules))
 
 
-@rules_app.command("list")
-def rules_list(format: FormatOption = Format.TEXT, rules: RulesOption = None) -> None:
+@app.group("rules", context_settings=HELP)
+def rules_group() -> None:
+    """List, prove and import rules."""
+
+
+@rules_group.command("list")
+@format_option
+@rules_option
+def rules_list(kind: str, rules: tuple[Path, ...]) -> None:
     """List the rules."""
     from specwatch.commands import rules as command
 
-    _finish(lambda: command.list_rules(format, rules or []))
+    _finish(lambda: command.list_rules(Format(kind), rules))
 
 
-@rules_app.command("test")
-def rules_test(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[RULE …]", help="Rules by id; none means all.")] = None,
-    rules: RulesOption = None,
-) -> None:
-    """Prove rules by their own examples and counter-examples."""
+@rules_group.command("test")
+@click.argument("names", nargs=-1, metavar="[RULE …]")
+@rules_option
+def rules_test(names: tuple[str, ...], rules: tuple[Path, ...]) -> None:
+    """Prove rules by their own examples and counter-examples; none named means all."""
     from specwatch.commands import rules as command
 
-    _finish(lambda: command.test_rules(names or [], rules or []))
+    _finish(lambda: command.test_rules(names, rules))
 
 
-@rules_app.command("import")
-def rules_import(
-    records: Annotated[list[Path], typer.Argument(metavar="RECORD …", help="Files of documented error records.")],
-    into: Annotated[Path, typer.Option(metavar="DIR", help="Where the draft rules are written.")] = Path("rules.d"),
-) -> None:
+@rules_group.command("import")
+@click.argument("records", nargs=-1, required=True, type=DIRECTORY, metavar="RECORD …")
+@click.option(
+    "--into", type=DIRECTORY, metavar="DIR", default=Path("rules.d"), show_default=True, help="Where to write."
+)
+def rules_import(records: tuple[Path, ...], into: Path) -> None:
     """Turn documented error records into draft rules, marked experimental."""
     from specwatch.commands import rules as command
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
 
 from specwatch import __version__
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import: `--version` has to be fast
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:

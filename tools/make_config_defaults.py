@@ -183,6 +183,8 @@ def describe(name: str, cls: Any, classes: dict[str, Any]) -> dict[str, Any] | N
             continue
         if has and key not in aliases and not (isinstance(value, str) and value.startswith("<")):
             values[key] = value
+    order = [field.name for field in dataclasses.fields(cls)]
+    values = dict(sorted(values.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
     if (dtype := getattr(untouched, "dtype", None)) is not None:
         values["dtype"] = str(dtype).removeprefix("torch.")
     entry["values"] = values
@@ -282,8 +284,9 @@ def rules_of(cls: Any, entry: dict[str, Any]) -> list[str]:
         values["mlp_layer_types"] = None
     if "text_config" in entry.get("subs", {}):
         try:
-            if build(cls, {"vocab_size": 777}).text_config.vocab_size == 777:
-                rules.append("flat")
+            flat = build(cls, {"vocab_size": 777})
+            if flat.text_config.vocab_size == 777:
+                rules.append("flat" if getattr(flat, "vocab_size", None) == 777 else "flat-pop")
         except Exception as error:
             print(f"flat? {entry['class']}: {error!r}"[:160], file=sys.stderr)
     with contextlib.suppress(Exception):
@@ -291,10 +294,17 @@ def rules_of(cls: Any, entry: dict[str, Any]) -> list[str]:
         if context(cls, SHAPE | {"rope_parameters": parameters}) == context(cls, SHAPE) == 1234:
             rules.append("no-rope-parameters")
     try:
-        build(cls, {"head_dim": 17, "hidden_size": 68, "num_attention_heads": 4})
+        parameters = {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 1.0}
+        shape = {"head_dim": 17, "hidden_size": 68, "num_attention_heads": 4}
+        build(cls, shape | {"rope_scaling": parameters, "rope_theta": 5000.0})
     except Exception as error:
         if "even rotary dimension" in str(error):
             rules.append("even")
+    try:
+        build(cls, SHAPE | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 5000.0})
+    except Exception as error:
+        if "must be one of ['longrope']" in str(error):
+            rules.append("phi-rope")
     message = "is not a multiple of the number of attention heads"
     try:
         build(cls, {"hidden_size": 100, "num_attention_heads": 7})

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the rulebook, saying things on stderr, and printing a report."""
+"""What the commands share: the rulebook, saying things on stderr, and printing a report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from enum import IntEnum, StrEnum
 from pathlib import Path
 
 from specwatch.errors import ConfigError, RuleError
@@ -14,23 +13,6 @@ from specwatch.report.text import STYLES, Line
 from specwatch.rulebook.book import Rulebook, load_directories
 
 SITE_RULES = Path("/etc/specwatch/rules.d")
-
-
-class Exit(IntEnum):
-    """The exit codes of the contract."""
-
-    CLEAN = 0
-    FINDINGS = 1
-    USAGE = 2
-    UNREADABLE = 3
-
-
-class Format(StrEnum):
-    """How findings are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
 
 
 def say(message: str) -> None:

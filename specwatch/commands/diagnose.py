@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from specwatch.commands.common import Exit, Format, path_maps, print_lines, rulebook, say, width
+from specwatch.commands.common import path_maps, print_lines, rulebook, say, width
+from specwatch.commands.contract import Exit, Format
 from specwatch.domain import Finding, Launch, Severity
 from specwatch.errors import LaunchError, SourceError
 from specwatch.launch.command import parse

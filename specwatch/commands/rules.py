@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from specwatch.commands.common import Exit, Format, print_lines, rulebook
+from specwatch.commands.common import print_lines, rulebook
+from specwatch.commands.contract import Exit, Format
 from specwatch.errors import ConfigError
 from specwatch.report.text import Line, Piece
 from specwatch.rulebook.book import Rulebook

@@ -14,9 +14,6 @@ from decimal import Decimal
 from specwatch.domain import Value
 from specwatch.launch.flags import Flag
 
-MAX_DIGITS = 4300
-"""Python itself refuses longer integers since 3.11."""
-
 
 class Refusal(Exception):  # noqa: N818 - carries the parser's text, becomes a LaunchError
     """What the parser says after `error: `."""

@@ -15,7 +15,7 @@ from specwatch.launch.environment import set_env, unset_env
 from specwatch.launch.flags import Flag, FlagTable, table
 from specwatch.launch.locate import Arg, Located, locate
 from specwatch.launch.parsing import ReadFile, Reading, argv, build, read, typed_values
-from specwatch.launch.patches import Patch, cut, patched
+from specwatch.launch.patches import Patch, cut, outermost, patched
 from specwatch.launch.shell import Word, quote
 from specwatch.launch.yamlconfig import config_path
 
@@ -111,16 +111,28 @@ def _apply(text: str, sglang: str, change: Change, launch: Launch) -> str:
 def _set(reading: Reading, change: Change) -> str:
     flag = reading.table.resolve(change.name)
     name, values = _option(flag, reading.table, change)
-    same = [one for one in reading.parsed.given if one.flag.dest == flag.dest and reading.typed(one)]
+    same = _given(reading, flag.dest)
     fixed = [one for one in same if not _editable(reading, one)]
     if not same or fixed:
         # What a variable holds cannot be edited here, but the last of several flags wins.
         return patched(reading.located, [_append(reading.located, _written(name, flag, values))])
-    last = same[-1]
-    patches = _replace_value(reading, last, name, flag, values)
-    for one in same[:-1]:
-        patches += _removal(reading, one)
-    return patched(reading.located, patches)
+    reading = _dropped(reading, flag.dest, keep=1)
+    last = _given(reading, flag.dest)[-1]
+    return patched(reading.located, [_replace_value(reading, last, name, flag, values)])
+
+
+def _given(reading: Reading, dest: str) -> list[Given]:
+    """Every place on the command line that sets an argument."""
+    return [one for one in reading.parsed.given if one.flag.dest == dest and reading.typed(one)]
+
+
+def _dropped(reading: Reading, dest: str, *, keep: int) -> Reading:
+    """The command with all but the last `keep` flags of an argument taken out, one after the other."""
+    while len(found := _given(reading, dest)) > keep:
+        words = [arg.word for arg in reading.args(found[0])]
+        text = patched(reading.located, [cut(reading.located, words)])
+        reading = read(locate(text), reading.table, None, strict=False)
+    return reading
 
 
 def _option(flag: Flag, flags: FlagTable, change: Change) -> tuple[str, list[str]]:
@@ -175,23 +187,23 @@ def _from_variable(arg: Arg, given: Given, reading: Reading) -> bool:
     return is_option and any(piece.expanded for piece in arg.word.pieces) and not arg.value.startswith("--")
 
 
-def _replace_value(reading: Reading, given: Given, name: str, flag: Flag, values: list[str]) -> list[Patch]:
+def _replace_value(reading: Reading, given: Given, name: str, flag: Flag, values: list[str]) -> Patch:
     level = len(reading.located.levels) - 1
     args = reading.args(given)
     option = args[0].word
     positional = reading.places[given.index] is None  # `sglang serve MODEL`
     if positional:
         if _like_option(values[0]):
-            return [Patch(level, option.start, args[-1].word.end, _written(name, flag, values))]
-        return [Patch(level, args[0].word.start, args[-1].word.end, quote(values[0]))]
+            return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
+        return Patch(level, args[0].word.start, args[-1].word.end, quote(values[0]))
     if given.flag.name != flag.name or given.flag.bare or not values:
-        return [Patch(level, option.start, args[-1].word.end, _written(name, flag, values))]
+        return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
     if len(values) == 1 and given.explicit is not None and not flag.many:
         head = option.value.split("=", 1)[0]
-        return [Patch(level, option.start, option.end, f"{head}={quote(values[0])}")]
+        return Patch(level, option.start, option.end, f"{head}={quote(values[0])}")
     if given.explicit is not None or any(_like_option(value) for value in values) or not given.count:
-        return [Patch(level, option.start, args[-1].word.end, _written(name, flag, values))]
-    return [Patch(level, args[1].word.start, args[-1].word.end, " ".join(map(quote, values)))]
+        return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
+    return Patch(level, args[1].word.start, args[-1].word.end, " ".join(map(quote, values)))
 
 
 def _append(located: Located, written: str) -> Patch:
@@ -217,13 +229,8 @@ def _line_end(text: str, place: int) -> int:
 
 
 def _remove(reading: Reading, change: Change, launch: Launch) -> str:
-    found = None
-    try:
-        flag: Flag | None = reading.table.resolve(change.name)
-    except LaunchError:
-        flag = None
-    if flag is not None:
-        found = [one for one in reading.parsed.given if one.flag.dest == flag.dest and reading.typed(one)]
+    flag = _known(reading.table, change.name)
+    found = _given(reading, flag.dest) if flag is not None else []
     if not found:
         stray = _stray(reading, change.name)
         if stray:
@@ -233,14 +240,12 @@ def _remove(reading: Reading, change: Change, launch: Launch) -> str:
             where = f"the file {path} of --config: edit that file" if path else "elsewhere than the command"
             raise LaunchError(f"{change.name} comes from {where}")
         raise LaunchError(f"{change.name} is not in the launch command")
-    patches: list[Patch] = []
     for one in found:
         if not _editable(reading, one):
-            source = next(arg.word for arg in reading.args(one) if arg.word.pieces)
-            raw = reading.located.command.text[source.start : source.end]
+            word = next(arg.word for arg in reading.args(one) if any(piece.expanded for piece in arg.word.pieces))
+            raw = reading.located.command.text[word.start : word.end]
             raise LaunchError(f"{change.name} comes from {raw}; change it where that is set")
-        patches += _removal(reading, one)
-    return patched(reading.located, patches)
+    return outermost(_dropped(reading, found[0].flag.dest, keep=0).located)
 
 
 def _stray(reading: Reading, name: str) -> list[Word]:
@@ -259,10 +264,6 @@ def _stray(reading: Reading, name: str) -> list[Word]:
             places = [p for i in taken if (p := reading.places[i]) is not None]
             return [reading.located.arguments[p].word for p in places]
     return []
-
-
-def _removal(reading: Reading, given: Given) -> list[Patch]:
-    return [cut(reading.located, [arg.word for arg in reading.args(given)])]
 
 
 # For authors of fixes

@@ -15,6 +15,7 @@ from specwatch.errors import LaunchError
 from specwatch.launch.shell import Lexer, Operator, Token, Word
 
 MAX_BYTES = 1_000_000
+MAX_TOKENS = 50_000
 MAX_DEPTH = 4
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -237,7 +238,11 @@ def _commands(text: str, variables: dict[str, str]) -> Iterator[Command]:
     folded = _folded(text)
     tokens: list[Token] = []
     redirected: set[int] = set()
+    count = 0
     while (token := lexer.next()) is not None:
+        count += 1
+        if count > MAX_TOKENS:
+            raise LaunchError(f"the launch command has more than {MAX_TOKENS} words; give the command alone")
         if isinstance(token, Operator) and not token.redirects:
             if folded and token.text == "\n" and tokens and _continues(text, token, tokens[-1]):
                 continue

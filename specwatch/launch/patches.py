@@ -35,6 +35,11 @@ def cut(located: Located, words: Sequence[Word], level: int | None = None) -> Pa
     return Patch(level, before, last.end, "")
 
 
+def outermost(located: Located) -> str:
+    """The whole text that a launch was found in."""
+    return located.levels[0].command.text
+
+
 def patched(located: Located, patches: Sequence[Patch]) -> str:
     """The outermost text after patches at one level, written back through the quotes around it."""
     level = patches[0].level

@@ -187,11 +187,15 @@ class LibraryConfig:
 
     def give(self, key: str, value: Any, origin: str) -> None:
         """Assign what a person wrote, in the file or as an override: type-checked, and trusted over a class's own."""
-        if key in self._fixed or self._name(key) in self._fixed:
+        if self.fixed(key):
             text = f"property '{self._name(key)}' of '{self.class_name}' object has no setter"
             refuse("AttributeError", text, self.source)
         self.set(key, value, origin)
         self._given.add(self._name(key))
+
+    def fixed(self, key: str) -> bool:
+        """Whether the class computes the attribute and lets nobody set it."""
+        return key in self._fixed or self._name(key) in self._fixed
 
     def set(self, key: str, value: Any, origin: str) -> None:
         """Assign an attribute, type check included."""
@@ -283,7 +287,8 @@ def _fields_then_extras(
         data.pop("rope_parameters", None)
     fixed = entry.get("fixed", ())
     fields = {key for key in data if (key in values and key not in fixed) or key in ("architectures", "dtype")}
-    for key in [key for key in data if key in fields]:
+    # In the order of the class's fields, so that of several wrong ones the same is complained of.
+    for key in [key for key in ("architectures", "dtype", *values) if key in fields]:
         config.give(key, data.pop(key), source)
     _sub_configs(config, data, rules, entry, known)
     _derive(config, rules)
@@ -295,6 +300,8 @@ def _fields_then_extras(
         refuse("AttributeError", f"module 'torch' has no attribute '{dtype}'", source)
     if "raw-rope" not in rules:
         rope.convert(config, data, standard="rope" in rules, nested="nested-rope" in rules)
+        if "phi-rope" in rules:
+            rope.phi(config)
     for key, value in data.items():
         config.give(key, value, source)
     for key in ("layer_types", "mtp_layer_types"):
@@ -321,8 +328,10 @@ def _sub_configs(
         if given is not None and not isinstance(given, dict):
             raise ModelError(f"{config.source}: {key} is not an object; what its class makes of that is not known here")
         name = kind.partition(":")[2] if ":" in kind else kind
-        if kind.startswith("auto:") and given and isinstance(given.get("model_type"), str):
+        if kind.startswith("auto:") and given and "model_type" in given:
             name = given["model_type"]
+            if not isinstance(name, str):
+                refuse("KeyError", repr(name), f"{config.source}: {key}")
             if name not in known["classes"]:
                 _unknown_type(config, key, name, known)
         if config.model_type == "internvl_chat" and given:
@@ -331,18 +340,25 @@ def _sub_configs(
             raise ModelError(
                 f"{config.source}: without {key}; what {config.model_type} takes instead is not known here"
             )
-        if given is None and "flat" in rules:
+        if "flat" in rules or "flat-pop" in rules:
             wanted = {
                 *known["classes"].get(name, _UNSET).get("values", _UNSET),
                 "rope_parameters",
                 "rope_scaling",
                 "rope_theta",
             }
-            given = {k: data.pop(k) for k in list(data) if k in wanted}
+            flat = {k: data[k] for k in data if k in wanted}
+            if "flat-pop" in rules:
+                for moved in flat:
+                    del data[moved]
             if "dtype" in data or "torch_dtype" in data:
-                given["dtype"] = data.get("torch_dtype", data.get("dtype"))
+                flat["dtype"] = data.get("torch_dtype", data.get("dtype"))
+            given = flat if given is None else given
         made = build(name, given or {}, f"{config.source}: {key}" if given else config.source, table=known)
-        config.set(key, made, config.source if given else f"transformers class default of {config.model_type}")
+        if given:
+            config.give(key, made, config.source)
+        else:
+            config.set(key, made, f"transformers class default of {config.model_type}")
 
 
 def _internvl(config: LibraryConfig, given: dict[str, Any]) -> str:
@@ -372,9 +388,9 @@ def _derive(config: LibraryConfig, rules: tuple[str, ...]) -> None:
             config.set("head_dim", config.raw(how), origin)
         elif kind == "head" and not how and config.raw("head_dim") is None:
             if isinstance(heads, int) and isinstance(hidden, int):
-                if heads == 0:
+                if heads == 0 and not config.fixed("head_dim"):
                     refuse("ZeroDivisionError", "integer division or modulo by zero", config.source)
-                config.set("head_dim", hidden // heads, origin)
+                config.set("head_dim", hidden // heads if heads else None, origin)
         elif kind == "window" and not config.raw("use_sliding_window"):
             config.set("sliding_window", None, origin)
         elif kind == "layers" and config.raw("layer_types") is None:
@@ -409,7 +425,19 @@ def _check(config: LibraryConfig, rules: tuple[str, ...]) -> None:
             )
     _check_layers(config, mtp="mtp-layers" in rules)
     if "raw-rope" not in rules:
-        rope.check(config, even="even" in rules)
+        rope.check(config, even="even" in rules, phi="phi-rope" in rules)
+    _check_token_ids(config)
+
+
+def _check_token_ids(config: LibraryConfig) -> None:
+    """`validate_token_ids` only warns, but it compares before it does."""
+    vocab_size = config.raw("vocab_size")
+    if isinstance(vocab_size, str | list | dict) and config.raw("text_config") is None:
+        kind = type(vocab_size).__name__
+        text = f"'<' not supported between instances of 'int' and '{kind}'"
+        if any(key.endswith("_token_id") and isinstance(config.raw(key), int) for key in config):
+            message = strict.class_error("validate_token_ids", text, "TypeError")
+            refuse("StrictDataclassClassValidationError", message, config.source)
 
 
 def _check_layers(config: LibraryConfig, *, mtp: bool) -> None:

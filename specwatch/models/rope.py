@@ -44,15 +44,22 @@ def convert(config: LibraryConfig, data: dict[str, Any], *, standard: bool, nest
     scaling = data.pop("rope_scaling", None)
     written = "file" if scaling or config.raw("rope_parameters") else ""
     origin = config.source if written else f"transformers class default of {config.model_type}"
-    if scaling:
-        config.give("rope_parameters", {"full_attention": scaling} if nested else scaling, origin)
-    params = config.raw("rope_parameters")
+    if scaling and not nested:
+        config.give("rope_parameters", scaling, origin)
+    params = config.raw("rope_parameters") or {}
+    if nested and isinstance(scaling or {}, dict):
+        default = {"rope_type": "default"}
+        params = params or {"sliding_attention": default, "full_attention": default | (scaling or {})}
     if not isinstance(params, dict):
-        params = {}
+        from specwatch.models.library import refuse
+
+        text = f"'{type(params).__name__}' object has no attribute 'setdefault'"
+        refuse("AttributeError", text, config.source)
     params = {key: dict(value) if isinstance(value, dict) else value for key, value in params.items()}
     theta = data.pop("rope_theta", config.raw("rope_theta") if config.has("rope_theta") else _DEFAULT_THETA)
     partial = data.get("partial_rotary_factor", config.raw("partial_rotary_factor"))
-    for part in [params[key] for key in _nested(config, params)] or [params]:
+    keys = [key for key in params if key in ("sliding_attention", "full_attention")] if nested else []
+    for part in [params[key] for key in keys or _nested(config, params)] or [params]:
         if isinstance(part, dict):
             part.setdefault("rope_theta", theta)
             if partial is not None:
@@ -76,8 +83,18 @@ def _nested(config: LibraryConfig, params: dict[str, Any]) -> list[str]:
     return [key for key in params if key in labels] if isinstance(labels, list) else []
 
 
-def check(config: LibraryConfig, *, even: bool) -> None:
-    """Refuse rope parameters that the library refuses. `even` tells that the class wants an even head_dim."""
+def phi(config: LibraryConfig) -> None:
+    """Phi's classes take the old names of their own kind of scaling for it."""
+    params = config.raw("rope_parameters")
+    if isinstance(params, dict) and params.get("rope_type") in ("su", "yarn"):
+        config.set("rope_parameters", params | {"rope_type": "longrope"}, config.origin("rope_parameters"))
+
+
+def check(config: LibraryConfig, *, even: bool, phi: bool) -> None:
+    """Refuse rope parameters that the library refuses.
+
+    `even` tells that the class wants an even head_dim, `phi` that it knows but one kind of scaling.
+    """
     from specwatch.models.library import refuse
 
     params = config.raw("rope_parameters")
@@ -99,6 +116,9 @@ def check(config: LibraryConfig, *, even: bool) -> None:
             refuse("AttributeError", text, config.source)
         if even:
             _check_even(config, part, layer)
+        if phi and kind not in ("default", "longrope"):
+            text = f"`rope_parameters`'s type field must be one of ['longrope'], got {kind}"
+            refuse("StrictDataclassClassValidationError", strict.class_error("validate_rope", text), config.source)
 
 
 def _check_even(config: LibraryConfig, part: dict[str, Any], layer: str) -> None:

@@ -51,7 +51,7 @@ def argv(tokens: Iterable[str]) -> tuple[str, ...]:
             hide = False
             continue
         hide = False
-        if equals and value and secret_name(name):
+        if equals and value and value != "None" and secret_name(name):
             out.append(f"{name}={HIDDEN}")
         else:
             hide = token.startswith("--") and not equals and secret_name(token)

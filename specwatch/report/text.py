@@ -97,8 +97,13 @@ def _place(finding: Finding, width: int) -> Iterator[Line]:
         facts.append(f"sglang {finding.launch.sglang}")
     if finding.echoes:
         facts.append(f"{finding.echoes} echo" + ("es" if finding.echoes != 1 else ""))
-    for part in _wrap("   ".join(filter(None, facts)), width - 6, ""):
-        yield Piece("  --> ", "quiet"), Piece(part)
+    rows = [""]
+    for fact in filter(None, facts):
+        if rows[-1] and len(rows[-1]) + len(fact) + 9 > width:
+            rows.append("")
+        rows[-1] = f"{rows[-1]}   {fact}" if rows[-1] else fact
+    for at, row in enumerate(part for row in rows for part in _wrap(row, width - 6, "")):
+        yield Piece("      " if at else "  --> ", "quiet"), Piece(row)
 
 
 def _proof(finding: Finding, width: int) -> Iterator[Line]:

@@ -160,7 +160,7 @@ SAMPLES = [
     ),
     Sample(
         "tmux",
-        "tmux new-session -d -s sgl 'CUDA_VISIBLE_DEVICES=3 python -m sglang.launch_server --model-path /m/a'",
+        "tmux new -d -s sgl 'CUDA_VISIBLE_DEVICES=3 python -m sglang.launch_server --model-path /m/a'",
         {"model_path": "/m/a"},
         {"CUDA_VISIBLE_DEVICES": "3"},
     ),

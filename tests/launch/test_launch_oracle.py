@@ -23,8 +23,7 @@ def answer(argv: list[str]) -> str | None:
     try:
         parse(argv, "0.5.23", read_file=read_file)
     except LaunchError as error:
-        assert error.refusal, f"could not tell: {error}"
-        return error.refusal
+        return error.refusal or f"could not tell: {error}"
     return None
 
 

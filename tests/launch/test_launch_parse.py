@@ -117,6 +117,8 @@ def test_serve_without_a_plain_model_path_is_refused_before_the_parser() -> None
         (f'{SERVER} "$@"', r"depends on \$@"),
         ("sglang serve /m/a --model-type diffusion", "diffusion"),
         (f"{SERVER} {'--port 1 ' * 6000}", "more than 10000"),
+        ("a(" * 400_000, "more than 50000 words"),
+        ("$(" * 400_000, "never closed"),
     ],
 )
 def test_what_is_no_launch_has_a_reason_and_no_refusal(text: str, reason: str) -> None:

