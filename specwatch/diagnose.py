@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from specwatch.checks import CHECKS, examine
 from specwatch.domain import (
@@ -20,12 +21,13 @@ from specwatch.domain import (
     Verdict,
 )
 from specwatch.errors import ModelError
-from specwatch.fixes import FIXES, Proposal
+from specwatch.fixes import FIXES, Proposal, Request
 from specwatch.launch.server_args import merge
 from specwatch.models.base import Models
 from specwatch.rulebook.rule import Cause, FixRef, Rule
 
 UNKNOWN_CRASH = "a crash that no rule knows"
+NO_CAPTURES: Mapping[str, str] = MappingProxyType({})
 
 
 def diagnose(
@@ -55,7 +57,7 @@ def diagnose(
         incident=incident,
         launch=launch,
         captures=match.captures,
-        fixes=repair(rule, cause, verdict, launch, models),
+        fixes=repair(rule, cause, verdict, launch, models, match.captures),
         first_seen=incident.root.at,
         last_seen=incident.root.at,
         echoes=incident.echoes,
@@ -192,12 +194,27 @@ def _say(cause: Cause | None, title: str, names: Mapping[str, object]) -> str:
         return title
 
 
-def repair(rule: Rule, cause: Cause | None, verdict: Verdict, launch: Launch | None, models: Models) -> tuple[Fix, ...]:
+def repair(
+    rule: Rule,
+    cause: Cause | None,
+    verdict: Verdict,
+    launch: Launch | None,
+    models: Models,
+    captures: Mapping[str, str] = NO_CAPTURES,
+) -> tuple[Fix, ...]:
     """The fixes of a cause, each passed by all checks. Without a known cause: those that every cause shares."""
     fixes: list[Fix] = []
     for reference in cause.fixes if cause else _shared(rule):
         try:
-            proposals = tuple(FIXES[reference.use](launch, verdict, models))
+            ask = Request(
+                launch=launch,
+                verdict=verdict,
+                models=models,
+                captures=captures,
+                edit=reference.edit,
+                why=reference.why,
+            )
+            proposals = tuple(FIXES[reference.use](ask))
         except ModelError:
             continue  # the files that the repair needs cannot be read: it has nothing to offer
         for proposal in proposals:
@@ -212,7 +229,10 @@ def repair(rule: Rule, cause: Cause | None, verdict: Verdict, launch: Launch | N
 def _shared(rule: Rule) -> Iterable[FixRef]:
     first, *others = rule.causes.values()
     for reference in first.fixes:
-        trusts = [fix.applicability for cause in others for fix in cause.fixes if fix.use == reference.use]
+        same = (
+            fix for cause in others for fix in cause.fixes if (fix.use, fix.edit) == (reference.use, reference.edit)
+        )
+        trusts = [fix.applicability for fix in same]
         if len(trusts) == len(others):
             yield replace(reference, applicability=min([reference.applicability, *trusts]))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from specwatch.fixes import draft, mask_token, speculation
-from specwatch.fixes.proposal import Proposal, Repair
+from specwatch.fixes.change import change
+from specwatch.fixes.proposal import Edit, Proposal, Repair, Request
 
 FIXES: Mapping[str, Repair] = {
+    "change": change,
     "drop-speculation": speculation.drop_speculation,
     "fitting-algorithm": speculation.fitting_algorithm,
     "matching-draft": draft.matching_draft,
@@ -17,4 +19,4 @@ FIXES: Mapping[str, Repair] = {
     "init-tokenizer": mask_token.init_tokenizer,
 }
 
-__all__ = ["FIXES", "Proposal", "Repair"]
+__all__ = ["FIXES", "Edit", "Proposal", "Repair", "Request"]

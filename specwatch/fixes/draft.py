@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specwatch.checks.subject import Subject, Unreadable
-from specwatch.domain import Applicability, Launch, Verdict
-from specwatch.fixes.proposal import Proposal, edited
+from specwatch.domain import Applicability
+from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting
-from specwatch.models.base import Models
 
 FLAG = "--speculative-draft-model-path"
 OFFERED = 3  # further candidates are named by `specwatch drafts`
 
 
-def matching_draft(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def matching_draft(ask: Request) -> Iterator[Proposal]:
     """Use a draft found on this machine whose files fit the target, smallest first.
 
     The outputs stay the target's, but another model runs beside it: a person has to agree.
     """
-    del verdict
+    launch = ask.launch
     if launch is None:
         return
-    subject = Subject(launch, models)
+    subject = Subject(launch, ask.models)
     try:
         target = subject.target()
     except Unreadable:
         return
     exclude = tuple(path for path in (subject.draft_path,) if path)
-    found = models.drafts(
+    found = ask.models.drafts(
         subject.target_path,
         target=target,
         algorithm=subject.algorithm or "",

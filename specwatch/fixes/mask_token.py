@@ -11,21 +11,20 @@ from collections.abc import Iterator, Mapping
 
 from specwatch.checks import dflash
 from specwatch.checks.subject import OVERRIDE, Subject, Unreadable
-from specwatch.domain import Applicability, Change, Launch, Value, Verdict
+from specwatch.domain import Applicability, Change, Launch, Value
 from specwatch.errors import ModelError
-from specwatch.fixes.proposal import Proposal, edited
+from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting
-from specwatch.models.base import Models
 
 KEYS = ("mask_token_id", "mask_token")
 
 
-def remove_mask_token_override(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def remove_mask_token_override(ask: Request) -> Iterator[Proposal]:
     """Take the mask token out of the override, so that the one the draft was trained with is in force again."""
-    del verdict
+    launch = ask.launch
     if launch is None:
         return
-    subject = Subject(launch, models)
+    subject = Subject(launch, ask.models)
     try:
         given = dict(subject.overrides())
         own = _own_section(subject)
@@ -48,15 +47,16 @@ def remove_mask_token_override(launch: Launch | None, verdict: Verdict, models: 
     yield edited(launch, _override(launch, kept), f"the draft's own {trained} is in force again")
 
 
-def restate_mask_token(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def restate_mask_token(ask: Request) -> Iterator[Proposal]:
     """Name the id under which the target's tokenizer knows the mask token.
 
     Whether the draft was trained with that id no file tells, so a person has to look at it.
     """
+    launch = ask.launch
     if launch is None:
         return
-    subject = Subject(launch, models)
-    size = verdict.facts.get("vocab_size")
+    subject = Subject(launch, ask.models)
+    size = ask.verdict.facts.get("vocab_size")
     try:
         given, draft = subject.overrides(), subject.draft()
         token = dflash.mask_token(draft).value
@@ -73,18 +73,18 @@ def restate_mask_token(launch: Launch | None, verdict: Verdict, models: Models) 
     yield edited(launch, _override(launch, kept), why, ceiling=Applicability.REVIEW)
 
 
-def drop_draft_config_file(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def drop_draft_config_file(ask: Request) -> Iterator[Proposal]:
     """Read the draft's own config.json instead of the file of `--decrypted-draft-config-file`."""
-    del verdict, models
+    launch = ask.launch
     if launch is None or not launch.text_value("decrypted_draft_config_file"):
         return
     changes = removal(launch, ("--decrypted-draft-config-file",))
     yield edited(launch, changes, "the draft's own config.json is read again", ceiling=Applicability.REVIEW)
 
 
-def init_tokenizer(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def init_tokenizer(ask: Request) -> Iterator[Proposal]:
     """Let the server load its tokenizer, which then knows or appends the mask token."""
-    del verdict, models
+    launch = ask.launch
     if launch is None or not launch.is_set("skip_tokenizer_init"):
         return
     changes = removal(launch, ("--skip-tokenizer-init",))

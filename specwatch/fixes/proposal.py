@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from specwatch.domain import Applicability, Change, Launch, Verdict
 from specwatch.errors import LaunchError
 from specwatch.launch.command import edit
 from specwatch.models.base import Models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """The edit that a rule spells out for the fix `change`: flags and variables, values with facts in braces.
+
+    A flag may be given as alternatives, newest first (`--cuda-graph-max-bs-decode|--cuda-graph-max-bs`): the first that
+    the launch's release has is meant.
+    """
+
+    set: Mapping[str, str] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    set_env: Mapping[str, str] = field(default_factory=dict)
+    unset_env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a repair has to go by: the launch, what its check found, the log's own values, and the models.
+
+    `edit` and `why` are what the rule says beside the fix's name, `captures` what its pattern took from the message.
+    """
+
+    launch: Launch | None
+    verdict: Verdict
+    models: Models
+    captures: Mapping[str, str] = field(default_factory=dict)
+    edit: Edit = field(default_factory=Edit)
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +58,7 @@ class Proposal:
 class Repair(Protocol):
     """From a launch and what its check found to changed launches, best first; nothing where it cannot help."""
 
-    def __call__(self, launch: Launch | None, verdict: Verdict, models: Models, /) -> Iterable[Proposal]:
+    def __call__(self, ask: Request, /) -> Iterable[Proposal]:
         """The proposals for one launch."""
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from specwatch.domain import Applicability, Change, Launch, Verdict
-from specwatch.fixes.proposal import Proposal, edited
+from specwatch.domain import Applicability, Change
+from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting
-from specwatch.models.base import Models
 
 PREFIX = "--speculative-"
 BY_ARCHITECTURE = (("DSpark", "DSPARK"), ("DFlash", "DFLASH"), ("Eagle3", "EAGLE3"))
 
 
-def drop_speculation(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def drop_speculation(ask: Request) -> Iterator[Proposal]:
     """Remove every `--speculative-*` flag and nothing else: the target alone gives the same outputs, slower."""
-    del verdict, models
-    why = "same model, same outputs, slower"
+    launch, why = ask.launch, "same model, same outputs, slower"
     if launch is None:
         unknown = (Change(op="remove", name="--speculative-algorithm"),)
         yield Proposal(changes=unknown, why=f"{why}; take all --speculative-* flags with it")
@@ -26,13 +24,13 @@ def drop_speculation(launch: Launch | None, verdict: Verdict, models: Models) ->
         yield edited(launch, changes, why)
 
 
-def fitting_algorithm(launch: Launch | None, verdict: Verdict, models: Models) -> Iterator[Proposal]:
+def fitting_algorithm(ask: Request) -> Iterator[Proposal]:
     """Use the algorithm that the draft was made for, as its architecture tells."""
-    del verdict
+    launch = ask.launch
     draft = launch.text_value("speculative_draft_model_path") if launch else None
     if launch is None or draft is None:
         return
-    config = models.config(draft, revision=launch.text_value("speculative_draft_model_revision"))
+    config = ask.models.config(draft, revision=launch.text_value("speculative_draft_model_revision"))
     name = config.architectures[0] if config.architectures else ""
     for mark, algorithm in BY_ARCHITECTURE:
         if mark in name and launch.value("speculative_algorithm") != algorithm:

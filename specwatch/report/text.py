@@ -102,8 +102,8 @@ def _place(finding: Finding, width: int) -> Iterator[Line]:
         if rows[-1] and len(rows[-1]) + len(fact) + 9 > width:
             rows.append("")
         rows[-1] = f"{rows[-1]}   {fact}" if rows[-1] else fact
-    for at, row in enumerate(part for row in rows for part in _wrap(row, width - 6, "")):
-        yield Piece("      " if at else "  --> ", "quiet"), Piece(row)
+    for at, part in enumerate(part for row in rows for part in _wrap(row, width - 6, "")):
+        yield Piece("      " if at else "  --> ", "quiet"), Piece(part)
 
 
 def _proof(finding: Finding, width: int) -> Iterator[Line]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specwatch.domain import Incident, Match, Role
+from specwatch.domain import Frame, Incident, Match, Role
 from specwatch.errors import ConfigError, RuleError
 from specwatch.rulebook.rule import PREFIX, Pattern, Rule, load
 
@@ -38,11 +38,17 @@ class Rulebook:
         for rule in self.rules.values():
             for pattern in rule.patterns:
                 self._index.setdefault(pattern.prefix[:PREFIX], []).append((pattern, rule))
+        for entries in self._index.values():
+            entries.sort(key=lambda entry: not (entry[0].frame or entry[0].source))  # the pickier ones first
 
-    def look_up(self, text: str, release: str = "") -> tuple[Pattern, Rule, Mapping[str, str]] | None:
+    def look_up(
+        self, text: str, release: str = "", frames: Sequence[Frame] = ()
+    ) -> tuple[Pattern, Rule, Mapping[str, str]] | None:
         """The rule whose pattern matches a message from its first character, the pattern, and what it captured."""
         for pattern, rule in self._index.get(text[:PREFIX], ()):
-            if text.startswith(pattern.prefix) and (found := pattern.regex.match(text)) and rule.covers(release):
+            if text.startswith(pattern.prefix) and (found := pattern.regex.match(text)):
+                if not (rule.covers(release) and pattern.fits(frames)):
+                    continue
                 return pattern, rule, {k: v for k, v in found.groupdict().items() if v is not None}
         return None
 
@@ -58,7 +64,8 @@ class Rulebook:
         """
         release = incident.launch.sglang if incident.launch else ""
         for text in (incident.error, *incident.chain):
-            found = self.look_up(text, release) or self.look_up(text)
+            frames = incident.frames if text is incident.error else ()
+            found = self.look_up(text, release, frames) or self.look_up(text, "", frames)
             if found:
                 pattern, rule, captures = found
                 return Match(rule=rule.id, pattern=pattern.name, captures=captures, incident=incident)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from specwatch.checks import CHECKS
-from specwatch.domain import Applicability, Role, Severity
+from specwatch.domain import Applicability, Frame, Role, Severity
 from specwatch.errors import RuleError
-from specwatch.fixes import FIXES
+from specwatch.fixes import FIXES, Edit
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 PREFIX = 10  # literal characters that a pattern must begin with, so that it can be found through an index
@@ -29,10 +29,10 @@ _KEYS = {
     "rule": {"title", "severity", "role", "status", "sglang", "docs", "pattern", "check", "cause", "example"}
     | {"counterexample"},
     "docs": {"what", "why", "limits", "references"},
-    "pattern": {"name", "line", "cause"},
+    "pattern": {"name", "line", "cause", "frame", "source"},
     "check": {"use"},
     "cause": {"says", "fixes", "todo"},
-    "fix": {"use", "applicability"},
+    "fix": {"use", "applicability", "why", "set", "remove", "set_env", "unset_env"},
     "example": {"name", "log", "launch", "sglang", "captures", "cause", "fixed", "models", "env", "status"},
     "counterexample": {"name", "log", "launch"},
 }
@@ -43,16 +43,26 @@ class Pattern:
     """One wording of the failure: a regular expression over a whole message, from its first character.
 
     `cause` names the cause that this wording alone gives away, where it does: it stands while no file can prove it.
+    Where the text alone is not enough, `frame` must be part of a frame of the traceback (written `file:function`), and
+    `source` part of the source line of the innermost one, as for an assertion without a text.
     """
 
     name: str
     line: str
     cause: str = ""
+    frame: str = ""
+    source: str = ""
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
         """The compiled expression."""
         return re.compile(self.line)
+
+    def fits(self, frames: Sequence[Frame]) -> bool:
+        """Whether a traceback has what the pattern asks for beside the text."""
+        if self.frame and not any(self.frame in f"{frame.file}:{frame.function}" for frame in frames):
+            return False
+        return not self.source or bool(frames and self.source in frames[-1].source)
 
     @cached_property
     def prefix(self) -> str:
@@ -62,10 +72,15 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRef:
-    """A repair by its registered name, and how far the rule trusts it for this cause."""
+    """A repair by its registered name, and how far the rule trusts it for this cause.
+
+    The fix `change` takes its edit, and the reason that is shown, from here.
+    """
 
     use: str
     applicability: Applicability
+    edit: Edit = field(default_factory=Edit)
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +207,20 @@ class _Reader:
             return []
         return value
 
+    def texts(self, table: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
+        value = table.get(key, {})
+        if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+            self.complain(where, f"'{key}' must be a table of texts, got {value!r}")
+            return {}
+        return value
+
+    def words(self, table: Mapping[str, Any], key: str, where: str) -> list[str]:
+        value = table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            self.complain(where, f"'{key}' must be a list of texts, got {value!r}")
+            return []
+        return value
+
     def known(self, table: Mapping[str, Any], kind: str, where: str) -> None:
         for key in table.keys() - _KEYS[kind]:
             self.complain(where, f"unknown key '{key}'; known are {', '.join(sorted(_KEYS[kind]))}")
@@ -219,7 +248,8 @@ def _pattern(reader: _Reader, table: Mapping[str, Any], where: str) -> Pattern:
         if len(literal_prefix(line)) < PREFIX:
             reader.complain(where, f"'line' must begin with {PREFIX} literal characters, so that it can be indexed")
     name, cause = reader.text(table, "name", where), reader.text(table, "cause", where, "")
-    return Pattern(name=name, line=line, cause=cause)
+    frame, source = reader.text(table, "frame", where, ""), reader.text(table, "source", where, "")
+    return Pattern(name=name, line=line, cause=cause, frame=frame, source=source)
 
 
 def _cause(reader: _Reader, name: str, table: Mapping[str, Any]) -> Cause:
@@ -231,11 +261,30 @@ def _cause(reader: _Reader, name: str, table: Mapping[str, Any]) -> Cause:
         use = reader.text(entry, "use", where)
         if use not in FIXES:
             reader.complain(where, f"no fix is called '{use}'; known are {', '.join(sorted(FIXES))}")
-        fixes.append(FixRef(use=use, applicability=reader.choice(Applicability, entry.get("applicability"), where)))
+        fixes.append(_fix(reader, use, entry, where))
     todo = reader.text(table, "todo", where, "")
     if not fixes and not todo:
         reader.complain(where, "a cause without fixes must say in 'todo' what a person has to do")
     return Cause(name=name, says=reader.text(table, "says", where), fixes=tuple(fixes), todo=todo.strip())
+
+
+def _fix(reader: _Reader, use: str, entry: Mapping[str, Any], where: str) -> FixRef:
+    edit = Edit(
+        set=reader.texts(entry, "set", where),
+        remove=tuple(reader.words(entry, "remove", where)),
+        set_env=reader.texts(entry, "set_env", where),
+        unset_env=tuple(reader.words(entry, "unset_env", where)),
+    )
+    spelled = edit != Edit()
+    if spelled != (use == "change"):
+        reader.complain(where, "the fix 'change', and no other, says what to set or remove")
+    for flag in (*edit.set, *edit.remove):
+        if not all(name.startswith("--") for name in flag.split("|")):
+            reader.complain(where, f"'{flag}' is no flag")
+    why = reader.text(entry, "why", where, None if spelled else "")
+    return FixRef(
+        use=use, applicability=reader.choice(Applicability, entry.get("applicability"), where), edit=edit, why=why
+    )
 
 
 def _example(reader: _Reader, table: Mapping[str, Any]) -> Example:

@@ -114,7 +114,8 @@ def _unzstd(file: _Rejoined, name: str) -> Iterator[bytes]:
             if type(error).__name__ != "ZstdError":
                 raise
             raise SourceError(f"{name}: the zstandard data is damaged ({error})") from None
-        yield block
+        # one piece may unpack to 16 MiB; a reader that splits it into lines wants no more than it asked for
+        yield from (block[start : start + BLOCK] for start in range(0, len(block), BLOCK))
 
 
 def _older_frames(file: _Rejoined) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ LINE_CAP = 64 * 1024
 RECORD_CAP = 1024 * 1024
 """Bytes kept of a line that holds the server's own record of its arguments, `server_args=`."""
 
-_JUDGED = 8 * 1024
+_JUDGED = 64 * 1024
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x08\x1b")) + b"\x7f"
 
 
@@ -89,11 +89,12 @@ def read(path: str, stats: Stats | None = None) -> Iterator[Raw]:
 class _Line:
     """A line that spans blocks: keeps what the cap allows and counts the rest."""
 
-    __slots__ = ("_decided", "_pieces", "_room", "length")
+    __slots__ = ("_decided", "_hole", "_pieces", "_room", "length")
 
     def __init__(self) -> None:
         self.length = 0
         self._pieces: list[bytes] = []
+        self._hole = 0
         self._room = RECORD_CAP
         self._decided = False
 
@@ -101,6 +102,12 @@ class _Line:
         self.length += len(piece)
         if not self._room:
             return
+        if not self._pieces and piece[:1] == b"\0":  # a hole: kept out of the cap
+            hole = len(piece) - len(piece.lstrip(b"\0"))
+            self._hole += hole
+            piece = piece[hole:]
+            if not piece:
+                return
         self._pieces.append(piece[: self._room])
         self._room -= len(self._pieces[-1])
         if not self._decided and RECORD_CAP - self._room >= LINE_CAP:
@@ -112,8 +119,9 @@ class _Line:
     def text(self) -> str:
         kept = b"".join(self._pieces)
         text = _decode(kept)
-        if self.length > len(kept):
-            text += f" … [cut by specwatch: the line has {self.length} bytes]"
+        length = self.length - self._hole
+        if length > len(kept):
+            text += f" … [cut by specwatch: the line has {length} bytes]"
         return text
 
 
@@ -128,7 +136,10 @@ def _decode(data: bytes) -> str:
 def _refuse_binary(sample: bytes, name: str) -> None:
     if sample[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SourceError(f"{name}: is UTF-16 text; convert it first: iconv -f utf-16 -t utf-8")
-    if len(sample) - len(sample.translate(None, _CONTROL)) > len(sample) // 10:
+    control = len(sample) - len(sample.translate(None, _CONTROL))
+    foreign = sample.decode("utf-8", "replace").count("\ufffd")
+    # generous, as clients can put some of either into a log
+    if sample.count(b"\0") > len(sample) // 20 or control > len(sample) // 3 or foreign > len(sample) // 5:
         raise SourceError(f"{name}: is binary, not a log")
 
 

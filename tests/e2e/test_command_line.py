@@ -196,7 +196,7 @@ def test_a_truncated_gzip_reports_what_could_be_read(
 
 def test_invalid_utf8_and_nul(specwatch: Run, examples: Path, mapped: list[str], tmp_path: Path) -> None:
     path = tmp_path / "server.log"
-    path.write_bytes(b"\xff\xfe broken \x00 bytes\n" + (examples / "server.log").read_bytes() + b"\xc3")
+    path.write_bytes(b"\xc3\x28 broken \x00 bytes\n" + (examples / "server.log").read_bytes() + b"\xc3")
     done = specwatch("diagnose", path, *mapped, "--format", "json")
     assert done.returncode == 1
     assert len(json.loads(done.stdout)["findings"]) == 1

@@ -160,7 +160,8 @@ def test_a_traceback_kept_beside_the_message_is_a_record_of_its_own() -> None:
 
 
 def test_a_formatter_that_does_not_escape_its_message() -> None:
-    log = f'{{"time": "2025-08-11 12:58:54,638", "level": "ERROR", "logger": "a.b", "msg": "{HIT}\n  File "a.py"\nOSError: x\n"}}'
+    log = '{"time": "2025-08-11 12:58:54,638", "level": "ERROR", "logger": "a.b", "msg": "'
+    log += f'{HIT}\n  File "a.py"\nOSError: x\n"}}'
     lines = framed(log)
     assert [(line.text, line.headed) for line in lines] == [
         (HIT, True),
