@@ -10,7 +10,7 @@ from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting, setting_env
 from specwatch.launch.flags import table
 
-_NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 def change(ask: Request) -> Iterator[Proposal]:

@@ -17,6 +17,8 @@ LIVES_WITHOUT_CLOCK = 20
 MOST_LINES = 200
 _MOST_TEXT = 128 * 1024
 
+_NUMBERS = re.compile(r"[0-9]+")
+
 SERVED = "the server went on"
 STOPPED = "the server was stopped in order"
 
@@ -68,11 +70,14 @@ class Candidate:
     outlived: str = ""
     final: bool = False
     same: str = ""
+    _key: str = ""
 
     @property
     def key(self) -> str:
         """Equal for the same error of two ranks, whose numbers (a GPU, bytes free) may differ."""
-        return f"{self.weight} {re.sub(r'[0-9]+', '0', (self.same or self.error)[:4000])}"
+        if not self._key:
+            self._key = f"{self.weight} {_NUMBERS.sub('0', (self.same or self.error)[:4000])}"
+        return self._key
 
     def repeats(self, known: Candidate) -> bool:
         """Whether this is an earlier candidate once more, or the same failure of another rank."""

@@ -37,19 +37,24 @@ class Collector:
             if block.complete or block.kind is not Kind.EXCEPTION:
                 closed.append(block)
         if blocks:
-            block = max(blocks, key=lambda block: block.wants(line.text)) if len(blocks) > 1 else blocks[0]
+            # of equals the latest: a forged beginning from before must not take the lines of a real traceback
+            block = max(reversed(blocks), key=lambda block: (not block.interrupted, block.wants(line.text)))
             block.add(line)
             if block.kind is Kind.USAGE and block.complete:
                 closed.append(block)
         return bool(blocks), self._without(closed)
 
     def interrupt(self, line: LogLine) -> list[Block]:
-        """A record begins: the blocks that it ends. One in the middle of its frames may go on below it."""
+        """A record begins: the blocks that it ends. One in the middle of its frames may go on below it.
+
+        Another rank's traceback does not count as an interruption, for then both go on line by line.
+        """
         stream = _stream(line)
+        opens = line.text.endswith(traceback.START)
         closed = []
         for block in self.open:
             if _stream(block.head) == stream:
-                block.interrupted += 1
+                block.interrupted += not opens
                 if block.complete or block.kind is not Kind.EXCEPTION or block.interrupted > _INTERRUPTIONS:
                     closed.append(block)
         return self._without(closed)

@@ -13,15 +13,13 @@ from specwatch.domain import Incident, LogLine, Role
 from specwatch.log import echoes, traceback
 from specwatch.log.blocks import ASSERTION, BAR, BREAK, USAGE_ERROR, Block, Kind
 from specwatch.log.candidates import Candidate, Weight
-from specwatch.log.clock import Clock, seconds
+from specwatch.log.clock import seconds
 from specwatch.log.collector import HIT, Collector, candidate, ranks_of, weight_of
-from specwatch.log.runs import Run, Start
+from specwatch.log.timeline import Timeline
 
 Known = Callable[[str], Role | None]
 """What a rule book says of the text of one line: a CAUSE, an ECHO, ADVICE, or nothing."""
 
-_SETTLES = 3.0
-_LINES_TO_SETTLE = 50
 _ANNOUNCED = "UserWarning: 'python -m sglang.launch_server'"
 
 
@@ -42,21 +40,19 @@ class Assembler:
     def __init__(self, known: Known | None = None) -> None:
         self._known = known
         self._source: str | None = None
-        self._runs = 0
         self._ready: list[Incident] = []
         self._begin()
 
     @property
     def runs(self) -> int:
         """How many start-ups the lines so far showed; one for a log that begins in the middle of a run."""
-        return max(self._runs, 0 if self._source is None else 1)
+        return max(self._time.starts, 0 if self._source is None else 1)
 
     def feed(self, line: LogLine) -> list[Incident]:
         """Takes one line; gives the incidents of a run that this line shows to be over."""
         if line.source != self._source:
             if self._source is not None:
                 self._finish()
-                self._runs = 0
             self._source = line.source
             self._begin()
         if line.headed:
@@ -65,6 +61,9 @@ class Assembler:
             self._bare(line)
         elif self._blocks.open:
             self._continues(line)
+        if self._time.ready:
+            self._ready += self._time.ready
+            self._time.ready = []
         if not self._ready:
             return []
         ready, self._ready = self._ready, []
@@ -77,12 +76,7 @@ class Assembler:
         return ready
 
     def _begin(self) -> None:
-        self._run = Run()
-        self._before: Run | None = None
-        self._split_at: float | None = None
-        self._since_split = 0
-        self._clock = Clock()
-        self._now: float | None = None
+        self._time = Timeline()
         self._blocks = Collector()
         self._record = -1
         self._led: Candidate | None = None
@@ -90,10 +84,9 @@ class Assembler:
 
     def _finish(self) -> None:
         self._close_all()
-        if self._before is not None:
-            self._ready += self._before.take()
-            self._before = None
-        self._ready += self._run.take()
+        self._time.finish()
+        self._ready += self._time.ready
+        self._time.ready = []
 
     # headed lines
 
@@ -102,10 +95,10 @@ class Assembler:
         if self._blocks.open:
             for block in self._blocks.interrupt(line):
                 self._judge(block)
-        before = self._clock.settled
-        now = self._now = self._clock.see(line.at)
+        before = self._time.clock.settled
+        now = self._time.now = self._time.clock.see(line.at)
         self._record, self._first = line.number, False
-        run = self._run
+        run = self._time.run
         run.touched = True
         if run.open and now is not None:
             run.saw_clock(now)
@@ -117,14 +110,13 @@ class Assembler:
             self._starts(text, now)
         else:
             self._message(line, before)
-        if self._before is not None:
-            self._settle(now)
+        self._time.tick()
 
     def _access(self, line: LogLine) -> None:
         if echoes.is_served(line.text):
             self._life(line, batch=False)
             return
-        run = self._run
+        run = self._time.run
         if not run.listening and echoes.shows_listening(line.text):
             run.listening = True
         if echoes.is_progress(line.text):
@@ -133,17 +125,16 @@ class Assembler:
             run.saw_orderly_end(line)
 
     def _life(self, line: LogLine, *, batch: bool) -> None:
-        if self._before is not None and self._too_soon():
-            self._rejoin()
-        run = self._run
+        self._time.alive()
+        run = self._time.run
         run.listening = True
         if batch and run.labelled + run.unlabelled < 100:
             run.saw_scheduler(line)
         if run.open:
-            run.saw_life(line, self._now, batch=batch)
+            run.saw_life(line, self._time.now, batch=batch)
 
     def _message(self, line: LogLine, before: float | None) -> None:
-        text, run = line.text, self._run
+        text, run = line.text, self._time.run
         if echoes.is_about_users(text):
             return
         if text.endswith(traceback.START):
@@ -165,7 +156,7 @@ class Assembler:
 
     def _single(self, line: LogLine, before: float | None) -> bool:
         """One line that says by itself that, or why, something died."""
-        text, run = line.text, self._run
+        text, run = line.text, self._time.run
         if echoes.is_echo(text):
             self._echo(line, before)
         elif echoes.is_cause(text):
@@ -180,26 +171,25 @@ class Assembler:
         return True
 
     def _echo(self, line: LogLine, before: float | None) -> None:
-        self._run.echoes += 1
+        self._time.run.echoes += 1
         if echoes.notices_death(line.text):
             self._note(line, Weight.ECHO, before)
         if echoes.is_death(line.text):
-            self._run.saw_death(self._now if line.headed else None)
+            self._time.run.saw_death(self._time.now if line.headed else None)
 
     def _ask(self, line: LogLine, before: float | None) -> None:
         role = self._known(line.text) if self._known is not None else None
         if role is Role.CAUSE:
             self._led = self._note(line, Weight.NOTE, before)
         elif role is Role.ECHO:
-            self._run.echoes += 1
+            self._time.run.echoes += 1
 
     def _note(self, line: LogLine, weight: Weight, before: float | None, same: str = "") -> Candidate:
         found = Candidate(weight=weight, error=line.text, root=line, ranks=list(line.ranks), same=same)
         found.scheduler = found.hard_watchdog = echoes.HARD_WATCHDOG.match(line.text) is not None
         found.lines.append(line)
         self._date(found, before)
-        self._run.add(found)
-        return found
+        return self._time.run.add(found)
 
     def _date(self, found: Candidate, before: float | None) -> None:
         own = seconds(found.root.at) if found.root.headed else None
@@ -221,22 +211,23 @@ class Assembler:
             return  # a line of a JSON string: nothing in it starts anything
         if text[:1] in (" ", "\t"):
             if "+ Exception Group Traceback" in text:
-                self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, self._clock.settled))
+                self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, self._time.clock.settled))
             return
-        before = self._clock.settled
+        before = self._time.clock.settled
         if text == traceback.START:
             self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, before))
         elif HIT.match(text):
             self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.STRONG, before))
         elif text.startswith("usage: "):
-            self._starts_usage()
+            if self._time.is_over() or not self._time.run.starts:
+                self._starts("", self._time.clock.trusted)
             self._blocks.open.append(Block(Kind.USAGE, line, Weight.STRONG, before))
         elif text.startswith("Fatal Python error: "):
             self._blocks.open.append(Block(Kind.FAULT, line, Weight.WEAK, before))
         elif text.startswith(("terminate called ", "what(): ")):
             self._blocks.open.append(Block(Kind.TERMINATE, line, Weight.WEAK, before))
         elif _ANNOUNCED in text and BREAK.match(text):
-            self._starts("", self._clock.trusted)
+            self._starts("", self._time.clock.trusted)
         elif USAGE_ERROR.match(text) and "sglang" in text.partition(":")[0] + text[:40]:
             self._note(line, Weight.STRONG, before)
         elif first and traceback.is_exception(text):
@@ -259,20 +250,20 @@ class Assembler:
         if found is None:
             return
         self._date(found, block.before)
-        if found.in_main and not self._run.starts and any(old.in_main for old in self._run.open):
-            self._starts("", self._clock.trusted)
+        if found.in_main and not self._time.run.starts and any(old.in_main for old in self._time.run.open):
+            self._starts("", self._time.clock.trusted)
         if found.scheduler:
-            found.outlived = self._run.mislabelled(ranks_of(found.root))
+            found.outlived = self._time.run.mislabelled(ranks_of(found.root))
             found.final = bool(found.outlived)
         if not self._follows(found):
-            self._run.add(found)
+            self._time.run.add(found)
 
     def _follows(self, found: Candidate) -> bool:
         """Whether an exception is what a device-side assertion, or the line right before it, leads to."""
         cause = None
         if "device-side assert" in found.error:
-            cause = next((old for old in self._run.open if ASSERTION.match(old.error)), None)
-        elif found.weight is Weight.STRONG and (led := self._led) is not None and led in self._run.open:
+            cause = next((old for old in self._time.run.open if ASSERTION.match(old.error)), None)
+        elif found.weight is Weight.STRONG and (led := self._led) is not None and led in self._time.run.open:
             near = found.clock is not None and led.clock is not None and 0 <= found.clock - led.clock <= 1
             cause = led if near and set(found.ranks) <= set(led.ranks) else None
         if cause is None or found.outlived:
@@ -286,56 +277,6 @@ class Assembler:
         cause.keep(found.lines)
         return True
 
-    # start-ups
-
-    def _starts_usage(self) -> None:
-        run = self._run
-        if run.candidates or run.died or run.ended or run.listening or not run.starts:
-            self._starts("", self._clock.trusted)
-
     def _starts(self, text: str, now: float | None) -> None:
-        """A server starts: `text` is its record of its arguments, empty where it has written none yet."""
         self._close_all()
-        run = self._run
-        if run.listening and self._clock.is_odd(now):
-            return
-        announced = next((start for start in run.starts if not start.text), None)
-        if text and announced is not None and not (run.candidates or run.died or run.ended or run.listening):
-            announced.text = text
-            return
-        if run.listening or run.died or run.ended or run.candidates:
-            if not run.starts and not self._runs:
-                self._runs = 1
-            self._part(run, now)
-        self._runs += 1
-        self._run.starts.append(Start(self._runs, text))
-        self._run.touched = True
-
-    def _part(self, run: Run, now: float | None) -> None:
-        self._run = Run()
-        if not run.listening or run.ended:
-            self._ready += run.take()
-            self._clock.restart(now)
-            return
-        if self._before is not None:
-            self._before.merge(run)
-            run = self._before
-        self._before, self._split_at, self._since_split = run, now, 0
-
-    def _too_soon(self) -> bool:
-        if self._now is None or self._split_at is None:
-            return self._since_split < _LINES_TO_SETTLE
-        return self._now - self._split_at < _SETTLES
-
-    def _settle(self, now: float | None) -> None:
-        """The start-up is real once the log has gone on for longer than a server needs to start."""
-        self._since_split += 1
-        if self._before is not None and not self._too_soon():
-            self._ready += self._before.take()
-            self._before = None
-            self._clock.restart(now)
-
-    def _rejoin(self) -> None:
-        if self._before is not None:
-            self._before.merge(self._run)
-            self._run, self._before = self._before, None
+        self._time.start(text, now)

@@ -41,7 +41,7 @@ CRI = re.compile(rf"(?P<at>{_DAY}T{_TIME}[\d.]*(?:Z|[+-]\d\d:\d\d)) (?P<stream>s
 
 _ISO = rf"(?P<at>{_DAY}T{_TIME}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 _TRANSPORTS = (
-    re.compile(rf"{_ISO} (?=\S| )"),
+    re.compile(rf"{_ISO}(?: |$)"),
     re.compile(rf"\[{_ISO}\] ?"),
     re.compile(r"(?P<identity>[A-Za-z0-9][\w.-]{0,80}) *\|(?: |$)"),
     re.compile(r"\((?:\w[\w.:]* )?(?P<identity>pid=\d+(?:, ip=[\w.:]+)?)\) ?"),

@@ -73,23 +73,27 @@ class Run:
     dropped: int = 0
     emitted: int = 0
 
-    def add(self, found: Candidate) -> None:
-        """Takes a candidate in; the same error again, or from another rank, joins the one that still holds."""
+    def add(self, found: Candidate) -> Candidate:
+        """Takes a candidate in; the same error again, or from another rank, joins the one that still holds.
+
+        Gives the one that now stands for it.
+        """
         self.touched = True
         for known in reversed(self.open):
             if found.repeats(known):
                 known.echoes += found.weight is not Weight.ECHO
                 known.ranks += [rank for rank in found.ranks if rank not in known.ranks]
-                return
+                return known
         if len(self.candidates) >= MOST_CANDIDATES:
             denied = next((old for old in self.candidates if old.outlived), None)
             if denied is None:
                 self.dropped += 1
-                return
+                return found
             self.candidates.remove(denied)
         self.candidates.append(found)
         if not found.outlived:
             self.open.append(found)
+        return found
 
     def saw_clock(self, now: float) -> None:
         """A headed line of another record, with its clock."""

@@ -74,7 +74,7 @@ class Tokenizer(Protocol):
 
     @property
     def digest(self) -> str:
-        """A hash of the token map: equal for two tokenizers with the same tokens under the same ids."""
+        """A hash of the token map in the files: equal for two models whose tokens have the same ids."""
 
     def append_mask(self, token: str) -> int | None:
         """The id that `token` would get by being declared the mask token; the tokenizer stays as it is."""

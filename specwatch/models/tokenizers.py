@@ -82,8 +82,14 @@ class LocalTokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the token map."""
-        return self._known_digest or digest(self.vocab)
+        """A hash of the token map that the files hold.
+
+        Tokens that the library's class for a model type adds of its own accord are left out: they have no row in any
+        model, and would tell apart the same vocabulary under two model types.
+        """
+        if self._known_digest:
+            return self._known_digest
+        return digest(_file_map(self._folder, self._name) or self.vocab)
 
     def append_mask(self, token: str) -> int | None:
         """The id that `token` would get by being declared the mask token; the tokenizer stays as it is."""
@@ -142,6 +148,35 @@ def _library_version() -> str:
         return version("transformers")
     except PackageNotFoundError:
         return "none"
+
+
+def _file_map(folder: Path, name: str) -> dict[str, int]:
+    """The tokens in tokenizer.json and the added ones beside it; empty where there is no such file."""
+    if not reading.is_file(folder / "tokenizer.json"):
+        return {}
+    with _quiet(), _failures(name):
+        from tokenizers import Tokenizer
+
+        vocab: dict[str, int] = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab(with_added_tokens=True)
+    decoder = _json(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    for number, token in decoder.items() if isinstance(decoder, dict) else ():
+        content = token.get("content") if isinstance(token, dict) else None
+        if isinstance(content, str) and number.isdecimal():
+            vocab.setdefault(content, int(number))
+    for content, position in _json(folder / "added_tokens.json").items():
+        if isinstance(position, int):
+            vocab.setdefault(content, position)
+    return vocab
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, empty where there is none."""
+    content = reading.read(path)
+    try:
+        data = json.loads(content) if content is not None else {}
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _load(folder: Path, name: str) -> Any:

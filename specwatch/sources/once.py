@@ -139,7 +139,8 @@ def _refuse_binary(sample: bytes, name: str) -> None:
     control = len(sample) - len(sample.translate(None, _CONTROL))
     foreign = sample.decode("utf-8", "replace").count("\ufffd")
     # generous, as clients can put some of either into a log
-    if sample.count(b"\0") > len(sample) // 20 or control > len(sample) // 3 or foreign > len(sample) // 5:
+    few = max(len(sample), 100)
+    if sample.count(b"\0") > few // 20 or control > few // 3 or foreign > few // 5:
         raise SourceError(f"{name}: is binary, not a log")
 
 

@@ -240,7 +240,8 @@ def test_two_servers_that_start_into_one_log() -> None:
     second = ARGS.replace("None", "'DSPARK'")
     for error, algorithm in (("ValueError: STANDALONE no", "STANDALONE"), ("ValueError: DSpark no", "DSPARK")):
         (got,) = found(first + second + crash("10:00:30", error))
-        assert got.launch is not None and got.launch.value("speculative_algorithm") == algorithm
+        assert got.launch is not None
+        assert got.launch.value("speculative_algorithm") == algorithm
         assert len(got.launches) == 2
     (got,) = found(first + first + crash("10:00:30", "ValueError: no"))
     assert len(got.launches) == 1

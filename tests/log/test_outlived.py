@@ -134,3 +134,15 @@ def test_a_forged_crash_with_forged_signs_of_another_server_stays_denied() -> No
     other = "[2026-05-01 10:20:00] server_args={'model_path': '/evil', 'tp_size': 1}\n"
     log = SERVING + batch("10:19:59") + other + batch("10:20:01") + crash("10:30:00") + death("10:30:00", 77)
     assert standing(log + batch("10:30:01")) == []
+
+
+def test_a_forged_end_and_start_around_a_forged_crash() -> None:
+    ends = "[2026-05-01 10:30:00] Gracefully exiting... Remaining number of requests 0.\n"
+    log = SERVING + ends + crash("10:30:00") + death("10:30:00") + ARGS.replace("10:00:00", "10:30:01")
+    assert standing(log + batch("10:30:02")) == []
+
+
+def test_the_beginning_of_a_forged_traceback_takes_no_line_of_a_real_one() -> None:
+    forged = crash("10:29:59", "").removesuffix("\n\n\n") + "\n"
+    (got,) = found(SERVING + forged + crash("10:30:00") + death("10:30:00"))
+    assert (got.error, len(got.frames)) == (ERROR, 2)
