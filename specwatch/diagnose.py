@@ -23,6 +23,7 @@ from specwatch.domain import (
 from specwatch.errors import ModelError
 from specwatch.fixes import FIXES, Proposal, Request
 from specwatch.launch.server_args import merge
+from specwatch.log.candidates import is_denied_by_clock_or_label
 from specwatch.models.base import Models
 from specwatch.rulebook.rule import Cause, FixRef, Rule
 
@@ -36,7 +37,7 @@ def diagnose(
     """What a person is told of one incident. `typed` is the launch command that somebody gave beside the log."""
     launches = _launches(incident, typed)
     launch = launches[0] if launches else None
-    if incident.outlived:
+    if _is_refuted(incident, rule):
         return _refuted(incident, rule, launch)
     if rule is None or match is None:
         return _unknown(incident, launch)
@@ -81,6 +82,16 @@ def of_verdict(rule: Rule, verdict: Verdict, launch: Launch, models: Models) -> 
         launch=launch,
         fixes=repair(rule, cause, verdict, launch, models),
     )
+
+
+def _is_refuted(incident: Incident, rule: Rule | None) -> bool:
+    """Whether the log itself denies the block: the server goes on, or its clock or rank cannot be true.
+
+    What claims no death is no lie because the server lives.
+    """
+    if rule is not None and rule.severity < Severity.FATAL:
+        return is_denied_by_clock_or_label(incident.outlived)
+    return bool(incident.outlived)
 
 
 def _launches(incident: Incident, typed: Launch | None) -> tuple[Launch, ...]:

@@ -362,7 +362,7 @@ def layer_rule(tried: Any) -> str:
 def exceptions(name: str, cls: Any, table: dict[str, Any]) -> tuple[bool, bool]:
     """Whether the class accepts what our checks would refuse, and whether its context ignores a rope factor."""
     from specwatch.errors import ModelError
-    from specwatch.models import library
+    from specwatch.models import building
 
     lax = False
     for probe in PROBES:
@@ -371,7 +371,7 @@ def exceptions(name: str, cls: Any, table: dict[str, Any]) -> tuple[bool, bool]:
         except Exception:
             continue
         try:
-            library.build(name, copy.deepcopy(probe), "probe", table=table)
+            building.build(name, copy.deepcopy(probe), "probe", table=table)
         except ModelError as error:
             lax = lax or error.exception is not None
     linear = context(cls, SHAPE | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}, "rope_theta": 5000.0})
@@ -388,7 +388,7 @@ def context(cls: Any, values: dict[str, Any]) -> int | str:
 def compare(name: str, cls: Any, table: dict[str, Any], verbose: bool) -> tuple[set[str], int]:
     """The keys on which specwatch reads a configuration of this class otherwise than the class does."""
     from specwatch.errors import ModelError
-    from specwatch.models import library
+    from specwatch.models import building
 
     wrong: set[str] = set()
     failures = 0
@@ -402,7 +402,7 @@ def compare(name: str, cls: Any, table: dict[str, Any], verbose: bool) -> tuple[
         ours: Any = None
         ours_said: tuple[str, str] | None = None
         try:
-            ours = library.build(name, copy.deepcopy(probe), "probe", table=table)
+            ours = building.build(name, copy.deepcopy(probe), "probe", table=table)
         except ModelError as error:
             ours_said = (error.exception or "?", error.message or str(error))
         if said != ours_said:

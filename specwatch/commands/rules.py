@@ -99,7 +99,9 @@ def _page(rule: Rule) -> list[Line]:
         page.append((Piece(f"  {cause.name}: ", "strong"), Piece(cause.says)))
         for fix in cause.fixes:
             level = fix.applicability.name.lower()
-            page.append((Piece("    - "), Piece(f"[{level}]", level), Piece(f" {fix.use}: {fix.why or _purpose(fix.use)}")))
+            page.append(
+                (Piece("    - "), Piece(f"[{level}]", level), Piece(f" {fix.use}: {fix.why or _purpose(fix.use)}"))
+            )
         if cause.todo:
             page += [(Piece(f"    {line}"),) for line in textwrap.wrap(cause.todo, 74)]
     page += [(), (Piece("Example", "strong"),)]

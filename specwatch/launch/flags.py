@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from specwatch.domain import Value
 from specwatch.errors import LaunchError
+from specwatch.launch.foreign import FOREIGN, RENAMED
 
 if TYPE_CHECKING:
     from specwatch.launch.extract import Extracted
@@ -24,29 +25,6 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data" / "flags.json"
 _NO_PROG = (0, 5, 10)
 """Since this release the parser calls itself `sglang serve` however it was started."""
-
-FOREIGN = {
-    "--draft-model": "--speculative-draft-model-path",
-    "--gpu-memory-utilization": "--mem-fraction-static",
-    "--max-model-len": "--context-length",
-    "--max-num-batched-tokens": "--chunked-prefill-size",
-    "--max-num-seqs": "--max-running-requests",
-    "--num-speculative-tokens": "--speculative-num-draft-tokens",
-    "--speculative-model": "--speculative-draft-model-path",
-}
-"""Flags that people bring from other servers, and the nearest one of SGLang."""
-
-RENAMED = {
-    "--cuda-graph-bs": "--cuda-graph-bs-decode",
-    "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
-    "--mamba-scheduler-strategy": "--mamba-radix-cache-strategy",
-    "--nsa-decode-backend": "--dsa-decode-backend",
-    "--nsa-prefill-backend": "--dsa-prefill-backend",
-    "--speculative-dflash-draft-window-size": "--speculative-draft-window-size",
-    "--stream-output": "--incremental-streaming-output",
-}
-"""Flags of older releases and their later names."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:

@@ -61,19 +61,12 @@ class Assembler:
             self._bare(line)
         elif self._blocks.open:
             self._continues(line)
-        if self._time.ready:
-            self._ready += self._time.ready
-            self._time.ready = []
-        if not self._ready:
-            return []
-        ready, self._ready = self._ready, []
-        return ready
+        return self._take() if self._time.ready or self._ready else []
 
     def flush(self) -> list[Incident]:
         """What is known so far, at the end of a log or when it has been quiet; each incident is given once."""
         self._finish()
-        ready, self._ready = self._ready, []
-        return ready
+        return self._take()
 
     def _begin(self) -> None:
         self._time = Timeline()
@@ -85,8 +78,12 @@ class Assembler:
     def _finish(self) -> None:
         self._close_all()
         self._time.finish()
-        self._ready += self._time.ready
-        self._time.ready = []
+        self._ready = self._take()
+
+    def _take(self) -> list[Incident]:
+        ready = self._ready + self._time.ready
+        self._ready, self._time.ready = [], []
+        return ready
 
     # headed lines
 
@@ -95,8 +92,9 @@ class Assembler:
         if self._blocks.open:
             for block in self._blocks.interrupt(line):
                 self._judge(block)
-        before = self._time.clock.settled
-        now = self._time.now = self._time.clock.see(line.at)
+        time = self._time
+        before = time.clock.settled
+        now = time.now = time.clock.see(line.at)
         self._record, self._first = line.number, False
         run = self._time.run
         run.touched = True
@@ -110,7 +108,8 @@ class Assembler:
             self._starts(text, now)
         else:
             self._message(line, before)
-        self._time.tick()
+        if time.before is not None:
+            time.tick()
 
     def _access(self, line: LogLine) -> None:
         if echoes.is_served(line.text):

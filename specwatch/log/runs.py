@@ -26,7 +26,7 @@ start-up must not part a forged crash from the signs of life that deny it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specwatch.domain import Incident, Launch, LogLine, Role
 from specwatch.errors import LaunchError
@@ -189,7 +189,7 @@ class Run:
         launches = [launch for start in starts if (launch := start.launch())]
         return Incident(
             error=found.error,
-            root=found.root,
+            root=_error_line(found),
             lines=tuple(found.lines),
             frames=found.frames,
             chain=found.chain,
@@ -212,6 +212,15 @@ class Run:
 
     def _sweep(self) -> None:
         self.open = [candidate for candidate in self.open if not candidate.outlived]
+
+
+def _error_line(found: Candidate) -> LogLine:
+    """The line on which the error itself begins: the last of a traceback, with the clock and ranks of its record."""
+    first = found.error.split("\n", 1)[0]
+    for line in reversed(found.lines):
+        if first and line.text == first:
+            return replace(line, at=line.at or found.root.at, ranks=line.ranks or found.root.ranks)
+    return found.root
 
 
 def _within(first: Candidate, second: Candidate, span: float) -> bool:

@@ -1,8 +1,8 @@
 """Which run a line belongs to: start-ups open runs, and a run's incidents are ready once it is over.
 
 Before a server listens a start-up line is believed at once. In the log of a listening server a client may have written
-it, so the run before it is kept for `_SETTLES` seconds, in which no server can have started; a batch or an answer within
-them shows that it goes on, and the two are one run (with two launches, if it was another server's start).
+it, so the run before it is kept for `_SETTLES` seconds, in which no server can have started; a batch or an answer in
+that time shows that it goes on, and the two are one run (with two launches, if it was another server's start).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _LINES_TO_SETTLE = 50
 
 
 class Timeline:
-    """The current run of one log, the one before it while that may go on, and the time.
+    """The current run of one log, the one `before` it while that may go on, and the time.
 
     `now` is the clock of the last header in seconds, `starts` how many start-ups were seen, `ready` the incidents of
     runs that are over.
     """
 
-    __slots__ = ("_before", "_since_split", "_split_at", "clock", "now", "ready", "run", "starts")
+    __slots__ = ("_since_split", "_split_at", "before", "clock", "now", "ready", "run", "starts")
 
     def __init__(self) -> None:
         self.run = Run()
@@ -31,7 +31,7 @@ class Timeline:
         self.now: float | None = None
         self.starts = 0
         self.ready: list[Incident] = []
-        self._before: Run | None = None
+        self.before: Run | None = None
         self._split_at: float | None = None
         self._since_split = 0
 
@@ -60,24 +60,24 @@ class Timeline:
 
     def tick(self) -> None:
         """A record went by: the last start-up is real once the log has gone on for longer than a start takes."""
-        if self._before is not None:
+        if self.before is not None:
             self._since_split += 1
             if not self._too_soon():
-                self.ready += self._before.take()
-                self._before = None
+                self.ready += self.before.take()
+                self.before = None
                 self.clock.restart(self.now)
 
     def alive(self) -> None:
         """A batch or an answer: what the last start-up parted too soon for a real one belongs together."""
-        if self._before is not None and self._too_soon():
-            self._before.merge(self.run)
-            self.run, self._before = self._before, None
+        if self.before is not None and self._too_soon():
+            self.before.merge(self.run)
+            self.run, self.before = self.before, None
 
     def finish(self) -> None:
         """The end of the log, as far as is known."""
-        if self._before is not None:
-            self.ready += self._before.take()
-            self._before = None
+        if self.before is not None:
+            self.ready += self.before.take()
+            self.before = None
         self.ready += self.run.take()
 
     def _part(self, run: Run, now: float | None) -> None:
@@ -86,10 +86,10 @@ class Timeline:
             self.ready += run.take()
             self.clock.restart(now)
             return
-        if self._before is not None:
-            self._before.merge(run)
-            run = self._before
-        self._before, self._split_at, self._since_split = run, now, 0
+        if self.before is not None:
+            self.before.merge(run)
+            run = self.before
+        self.before, self._split_at, self._since_split = run, now, 0
 
     def _too_soon(self) -> bool:
         if self.now is None or self._split_at is None:

@@ -8,13 +8,12 @@ Mirrors, for sglang 0.5.23 with transformers 5.19: `utils/hf_transformers/config
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from specwatch.domain import Value
 from specwatch.errors import ModelError
-from specwatch.models import library
+from specwatch.models import autoconfig, building, library
 from specwatch.models.base import ModelConfig
 from specwatch.models.library import GENERIC, LibraryConfig, refuse
 
@@ -123,84 +122,33 @@ def _top_config(
             f"{source}: architectures is {architectures!r}; what the library makes of that is not known here"
         )
     if any(name in _LONGCAT for name in architectures if isinstance(name, str)):
-        top = library.build("longcat_flash", data, source)
+        top = building.build("longcat_flash", data, source)
         top.set("architectures", ["LongcatFlashForCausalLM"], source)
         return top, False
     raw_mamba = _raw_mamba(data, source)
     if raw_mamba is not None:
         return raw_mamba, False
-    name, remote = _class_of(data, path, source, local, trust)
+    name, remote = autoconfig.class_of(data, path, source, local, trust)
     entry = library.table()["classes"].get(name, {})
     if "first" in entry:
         # Read once with transformers' own class, which may refuse what sglang's would take.
-        text_config(library.build(entry["first"], data, source))
+        text_config(building.build(entry["first"], data, source))
     if remote:
-        top = library.build(name if name in library.table()["classes"] else GENERIC, data, source)
+        top = building.build(name if name in library.table()["classes"] else GENERIC, data, source)
     else:
-        top = library.build(name, data, source)
+        top = building.build(name, data, source)
     _auto_map_specials(data, source)
     _first_architecture(top)
     inner = text_config(top)
     if entry.get("registry"):
         if registry_data is not None:
-            top = library.build(name, registry_data(), source)
+            top = building.build(name, registry_data(), source)
         if name == "internvl_chat" and (llm := top.sub("llm_config")) is not None:
             _flatten(llm, top)
         return top, remote
     if inner is not top:
         _flatten(inner, top)
     return top, remote
-
-
-def _class_of(data: Mapping[str, Any], path: str, source: str, local: bool, trust: bool) -> tuple[str, bool]:
-    """transformers' AutoConfig: the model type whose class is taken, and whether remote code is."""
-    auto_map = data.get("auto_map")
-    model_type = data.get("model_type")
-    if "model_type" in data and not isinstance(model_type, str | int | float | None):
-        raise ModelError(f"{source}: model_type is {model_type!r}; what the library makes of that is not known here")
-    known = isinstance(model_type, str) and library.known(model_type)
-    if isinstance(auto_map, dict | list | str) and "AutoConfig" in auto_map:
-        reference = auto_map["AutoConfig"] if isinstance(auto_map, dict) else ""
-        if not known and not trust:
-            _needs_code(str(reference), path, local)
-        own = known and library.table()["classes"].get(str(model_type), {}).get("own", False)
-        if trust and not own:
-            return str(model_type), True
-    if "model_type" not in data:
-        refuse("ValueError", f"Unrecognized model in {path}. Should have a `model_type` key in its config.json.")
-    if model_type == "mistral" and "layer_types" in data:
-        return "ministral", False
-    if not known:
-        refuse("ValueError", _UNKNOWN_TYPE.format(model_type), source)
-    return str(model_type), False
-
-
-_UNKNOWN_TYPE = (
-    "The checkpoint you are trying to load has model type `{}` but Transformers does not recognize this architecture. "
-    "This could be because of an issue with the checkpoint, or because your version of Transformers is out of date."
-    "\n\nYou can update Transformers with the command `pip install --upgrade transformers`. If this does not work, "
-    "and the checkpoint is very new, then there may not be a release version that supports this model yet. In this "
-    "case, you can get the most up-to-date code by installing Transformers from source with the command `pip install "
-    "git+https://github.com/huggingface/transformers.git`"
-)
-
-
-def _needs_code(reference: str, path: str, local: bool) -> None:
-    """transformers' `dynamic_module_utils.py: resolve_trust_remote_code` without `--trust-remote-code`."""
-    if "--" in reference:
-        # The library hands the other repository's name over in the place of the message; so it is printed alone.
-        message = reference.split("--")[0]
-    else:
-        where = os.path.abspath(path) if local else f"https://hf.co/{path}"  # noqa: PTH100 (text, no file)
-        message = (
-            f"The repository {path} contains custom code which must be executed to correctly load the model. "
-            f"You can inspect the repository content at {where} .\n"
-        )
-    message += (
-        f" You can inspect the repository content at https://hf.co/{path}.\n"
-        "Please pass the argument `trust_remote_code=True` to allow custom code to be run."
-    )
-    refuse("ValueError", message)
 
 
 def _auto_map_specials(data: Mapping[str, Any], source: str) -> None:
@@ -224,7 +172,7 @@ def _raw_mamba(data: Mapping[str, Any], source: str) -> LibraryConfig | None:
         "num_hidden_layers": data["n_layer"],
         "architectures": ["MambaForCausalLM"],
     }
-    return library.build("mamba", values, source)
+    return building.build("mamba", values, source)
 
 
 def _flatten(inner: LibraryConfig, top: LibraryConfig) -> None:
@@ -277,7 +225,7 @@ def text_config(top: LibraryConfig) -> LibraryConfig:
     for key in _TEXT_KEYS:
         value = top.raw(key)
         if isinstance(value, dict):
-            top.set(key, library.build(GENERIC, value, f"{top.source}: {key}"), top.origin(key))
+            top.set(key, building.build(GENERIC, value, f"{top.source}: {key}"), top.origin(key))
         inner = top.sub(key)
         if inner is not None and dtype is not None and inner.raw("dtype") is None:
             inner.set("dtype", dtype, top.origin("dtype"))
@@ -319,7 +267,7 @@ def _derived(top: LibraryConfig, text: LibraryConfig, *, path: str, source: str,
         refuse("TypeError", "'NoneType' object is not subscriptable", f"{source}: no architectures")
     _sure_text(top, text)
     context = text.context()
-    names = tuple(str(name) for name in architectures)
+    names = (architectures,) if isinstance(architectures, str) else tuple(str(name) for name in architectures)
     _shapes(text, names)
     vocab_size = text.get("vocab_size")
     if names[:1] == ("GlmImageForConditionalGeneration",):

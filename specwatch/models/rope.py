@@ -6,12 +6,10 @@ without `max_position_embeddings` (`utils/hf_transformers_patches.py: _patch_rop
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specwatch.models import strict
-
-if TYPE_CHECKING:
-    from specwatch.models.library import LibraryConfig
+from specwatch.models.library import LibraryConfig, refuse
 
 _DEFAULT_THETA = 10000.0
 _REQUIRED = {
@@ -51,8 +49,6 @@ def convert(config: LibraryConfig, data: dict[str, Any], *, standard: bool, nest
         default = {"rope_type": "default"}
         params = params or {"sliding_attention": default, "full_attention": default | (scaling or {})}
     if not isinstance(params, dict):
-        from specwatch.models.library import refuse
-
         text = f"'{type(params).__name__}' object has no attribute 'setdefault'"
         refuse("AttributeError", text, config.source)
     params = {key: dict(value) if isinstance(value, dict) else value for key, value in params.items()}
@@ -95,8 +91,6 @@ def check(config: LibraryConfig, *, even: bool, phi: bool) -> None:
 
     `even` tells that the class wants an even head_dim, `phi` that it knows but one kind of scaling.
     """
-    from specwatch.models.library import refuse
-
     params = config.raw("rope_parameters")
     if not params or not isinstance(params, dict):
         return
@@ -122,8 +116,6 @@ def check(config: LibraryConfig, *, even: bool, phi: bool) -> None:
 
 
 def _check_even(config: LibraryConfig, part: dict[str, Any], layer: str) -> None:
-    from specwatch.models.library import refuse
-
     head_dim, partial = config.raw("head_dim"), part.get("partial_rotary_factor", 1.0)
     if not isinstance(partial, int | float):
         return

@@ -61,8 +61,8 @@ def test_the_example_is_proved_and_fixed(specwatch: Run, examples: Path, mapped:
     assert "/models/atlas-0.6b" in finding["fixes"][0]["command"]
     assert "--speculative" not in finding["fixes"][1]["command"]
     assert finding["root"]["text"].startswith(STANDALONE)
-    line = (examples / "server.log").read_text().split("\n")[finding["root"]["line"] - 1]
-    assert line.startswith(STANDALONE)
+    line = (examples / "server.log").read_bytes().split(b"\n")[finding["root"]["line"] - 1]
+    assert line.startswith(STANDALONE.encode())
 
 
 def test_without_the_command_it_is_reconstructed_and_said(specwatch: Run, examples: Path, mapped: list[str]) -> None:

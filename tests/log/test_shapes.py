@@ -61,9 +61,29 @@ def test_hostile_lines_prove_nothing_in_any_shape(shape: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "a.", "9%", "[00:00<", " 1%|[00:0", "x.cu:1: ", "File \"", "\\\"", "{\"a\":", "[2026-", "Error", " | ", "(a pid=1) ",
-     "\r", "\x1b[", "Traceback (most recent call last):", "INFO:     1:1 - \"POST /generate ", "\u2028", "\0", "- "],
-)  # fmt: skip
+    [
+        "a",
+        "a.",
+        "9%",
+        "[00:00<",
+        " 1%|[00:0",
+        "x.cu:1: ",
+        'File "',
+        '\\"',
+        '{"a":',
+        "[2026-",
+        "Error",
+        " | ",
+        "(a pid=1) ",
+        "\r",
+        "\x1b[",
+        "Traceback (most recent call last):",
+        'INFO:     1:1 - "POST /generate ',
+        "\u2028",
+        "\0",
+        "- ",
+    ],
+)
 def test_no_line_takes_long(piece: str) -> None:
     text = piece * (60_000 // len(piece))
     block = "[2026-05-01 10:30:00] Scheduler hit an exception: Traceback (most recent call last):\n" + FRAMES

@@ -169,8 +169,9 @@ FIELD = "Validation error for field 'vocab_size':\n    TypeError: Field 'vocab_s
             {"sliding_window": "x"},
             None,
             "StrictDataclassFieldValidationError",
-            "Validation error for field 'sliding_window':\n    TypeError: Field 'sliding_window' with value 'x' doesn't "
-            "match any type in (<class 'int'>, <class 'NoneType'>). Errors: Field 'sliding_window' expected int, got "
+            "Validation error for field 'sliding_window':\n    TypeError: Field 'sliding_window' with value 'x' "
+            "doesn't match any type in (<class 'int'>, <class 'NoneType'>). "
+            "Errors: Field 'sliding_window' expected int, got "
             "str (value: 'x'); Field 'sliding_window' expected NoneType, got str (value: 'x')",
         ),
         (

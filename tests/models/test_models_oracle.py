@@ -20,6 +20,7 @@ from specwatch.models.drafts import draft_architectures
 from specwatch.models.files import LocalModels
 
 DATA = Path(__file__).parent.parent / "data" / "oracle"
+ODD_DATA = Path(__file__).parent.parent / "data" / "models" / "odd"
 DONE = re.compile(r"draft ModelConfig arch=(\[.*?\]) vocab_size=(\d+|None) .* ctx=(\d+)")
 CONFIG_CODE = (
     "transformers/configuration_utils.py",
@@ -139,6 +140,41 @@ def test_reads_what_sglang_reads(case: dict[str, Any], models: LocalModels) -> N
     argv = case["argv"]
     assert target_of(models, argv).vocab_size
     assert draft_of(models, argv).architectures
+
+
+ODD = [json.loads(line) for line in (ODD_DATA / "answers.jsonl").read_text("utf-8").split("\n") if line]
+
+
+@pytest.mark.parametrize("case", ODD, ids=lambda case: case["case"])
+def test_odd_configurations(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draft configurations with one fault or oddity each, asked of the real program in the same way."""
+    monkeypatch.chdir(ODD_DATA)
+    models = LocalModels(environ={"HOME": "/nonexistent"})
+    argv = [token.replace("ORACLE", str(ODD_DATA)) for token in case["argv"]]
+    message = (case["message"] or "").replace("ORACLE", str(ODD_DATA))
+    done = next((match for line in case["done"] or () if (match := DONE.match(line))), None)
+    draft = _unless_refused(models, argv, case["exception"], message)
+    if draft is None:
+        return
+    if done is not None:
+        assert (str(list(draft_architectures(draft.architectures))), str(draft.vocab_size)) == done.groups()[:2]
+        assert draft.context_length >= int(done.group(3))
+    elif not case["ok"]:
+        # refused later, by a check that names what it read from this draft
+        assert f"({draft.context_length})" in message or f"draft vocab_size={draft.vocab_size}." in message
+
+
+def _unless_refused(models: LocalModels, argv: list[str], exception: str | None, message: str) -> ModelConfig | None:
+    """The draft; None where we refuse target or draft, and then it is held against the expected refusal."""
+    refusal = None
+    try:
+        target_of(models, argv)
+        return draft_of(models, argv)
+    except ModelError as error:
+        refusal = error
+    # sorted: the library prints missing keys as a set, in no fixed order
+    assert (refusal.exception, sorted(refusal.message or "")) == (exception, sorted(message))
+    return None
 
 
 def test_the_sets_are_not_empty() -> None:
