@@ -13,7 +13,7 @@ import click
 
 from specwatch import __version__
 from specwatch.commands.contract import Exit, Format
-from specwatch.errors import SourceError, SpecwatchError
+from specwatch.errors import ModelError, SourceError, SpecwatchError
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DIRECTORY = click.Path(path_type=Path)
@@ -32,6 +32,21 @@ format_option = click.option(
     default=Format.TEXT.value,
     show_default=True,
     help="How to print.",
+)
+
+
+path_map_option = click.option(
+    "--path-map",
+    metavar="FROM=TO",
+    multiple=True,
+    help="A path of the server and where it lies on this host; repeatable. /=DIR/ maps everything.",
+)
+models_dir_option = click.option(
+    "--models-dir",
+    type=DIRECTORY,
+    metavar="DIR",
+    multiple=True,
+    help="Where a fitting draft may be; repeatable. The Hugging Face cache is always searched.",
 )
 
 
@@ -65,9 +80,10 @@ def _finish(run: Callable[[], int]) -> NoReturn:
         code = int(run())
         sys.stdout.flush()
     except SpecwatchError as error:
+        # nothing is ever half printed: what was found before is out already
         for line in str(error).split("\n"):
             print(f"specwatch: {line}", file=sys.stderr)
-        code = Exit.UNREADABLE if isinstance(error, SourceError) else Exit.USAGE
+        code = Exit.UNREADABLE if isinstance(error, (SourceError, ModelError)) else Exit.USAGE
     except BrokenPipeError:
         # the reader of our output went away; keep the interpreter from complaining when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,19 +96,8 @@ def _finish(run: Callable[[], int]) -> NoReturn:
 @app.command()
 @click.argument("logs", nargs=-1, metavar="[LOG …|-]")
 @click.option("--launch", metavar="CMD", help="The launch command, for an exact edit or where the log has none.")
-@click.option(
-    "--path-map",
-    metavar="FROM=TO",
-    multiple=True,
-    help="A path of the server and where it lies on this host; repeatable. /=DIR/ maps everything.",
-)
-@click.option(
-    "--models-dir",
-    type=DIRECTORY,
-    metavar="DIR",
-    multiple=True,
-    help="Where a fitting draft may be; repeatable. The Hugging Face cache is always searched.",
-)
+@path_map_option
+@models_dir_option
 @format_option
 @click.option("--all", "show_all", is_flag=True, help="Show echoes and notices too.")
 @click.option("--sglang", metavar="VERSION", default="", help="SGLang's version, where the log does not tell.")
@@ -127,6 +132,100 @@ def diagnose(
             sglang=sglang,
             online=online,
             rules=rules,
+        )
+        return command.run(options)
+
+    _finish(run)
+
+
+target_option = click.option(
+    "--target",
+    "targets",
+    metavar="T",
+    multiple=True,
+    help="systemd:UNIT, compose:FILE#SERVICE, k8s:FILE#CONTAINER, script:FILE, pid:N, a file or a folder; repeatable.",
+)
+
+
+@app.command()
+@target_option
+@path_map_option
+@models_dir_option
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice([*(member.value for member in Format), "github"]),
+    default=Format.TEXT.value,
+    show_default=True,
+    help="How to print; github annotates a workflow run.",
+)
+@click.option("--sglang", metavar="VERSION", default="", help="SGLang's version; else the installed one is looked for.")
+@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--online", is_flag=True, help="May ask the Hugging Face Hub for configuration and tokenizer files.")
+@rules_option
+@click.argument("command", nargs=-1, metavar="[-- CMD …]", type=click.UNPROCESSED)
+def check(
+    targets: tuple[str, ...],
+    path_map: tuple[str, ...],
+    models_dir: tuple[Path, ...],
+    kind: str,
+    sglang: str,
+    strict: bool,
+    online: bool,
+    rules: tuple[Path, ...],
+    command: tuple[str, ...],
+) -> None:
+    """Check a launch before it happens: every problem at once, and what could not be told. Exit 1 if it would fail."""
+
+    def run() -> int:
+        from specwatch.commands import check as check_command
+
+        options = check_command.Options(
+            command=command,
+            targets=targets,
+            path_map=path_map,
+            models_dir=models_dir,
+            format=kind,
+            sglang=sglang,
+            strict=strict,
+            online=online,
+            rules=rules,
+        )
+        return check_command.run(options)
+
+    _finish(run)
+
+
+@app.command()
+@click.argument("target")
+@path_map_option
+@models_dir_option
+@click.option("--algorithm", metavar="NAME", default="", help="Only drafts for this algorithm.")
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--sglang", metavar="VERSION", default="", help="SGLang's version; the newest known is taken without it.")
+@click.option("--online", is_flag=True, help="May ask the Hugging Face Hub for configuration and tokenizer files.")
+def drafts(
+    target: str,
+    path_map: tuple[str, ...],
+    models_dir: tuple[Path, ...],
+    algorithm: str,
+    kind: str,
+    sglang: str,
+    online: bool,
+) -> None:
+    """List the models on this machine that can draft for TARGET, with the flags, and why the others cannot."""
+
+    def run() -> int:
+        from specwatch.commands import drafts as command
+
+        options = command.Options(
+            target=target,
+            path_map=path_map,
+            models_dir=models_dir,
+            algorithm=algorithm,
+            json=kind == "json",
+            sglang=sglang,
+            online=online,
         )
         return command.run(options)
 

@@ -29,6 +29,11 @@ from specwatch.rulebook.rule import Cause, FixRef, Rule
 
 UNKNOWN_CRASH = "a crash that no rule knows"
 NO_CAPTURES: Mapping[str, str] = MappingProxyType({})
+IN_SPECULATION = Cause(
+    name="in-speculation",
+    says="raised inside the code of speculative decoding",
+    fixes=(FixRef(use="drop-speculation", applicability=Applicability.REVIEW),),
+)
 
 
 def diagnose(
@@ -40,7 +45,7 @@ def diagnose(
     if _is_refuted(incident, rule):
         return _refuted(incident, rule, launch)
     if rule is None or match is None:
-        return _unknown(incident, launch)
+        return _unknown(incident, launch, models)
     verdict, launch = _judge(rule, launches, models)
     verdict = _compare(verdict, match.captures)
     cause = _cause(rule, match, verdict)
@@ -65,22 +70,28 @@ def diagnose(
     )
 
 
-def of_verdict(rule: Rule, verdict: Verdict, launch: Launch, models: Models) -> Finding:
+def of_verdict(rule: Rule | None, verdict: Verdict, launch: Launch, models: Models) -> Finding:
     """What a person is told of a launch that a check refuses, without any log.
 
     What SGLang does not refuse, and yet is wrong, is at worst degraded.
     """
-    cause = rule.causes.get(verdict.cause)
+    cause = rule.causes.get(verdict.cause) if rule else None
+    severity = rule.severity if rule else Severity.FATAL
+    title = rule.title if rule else (verdict.message or verdict.cause).split("\n")[0][:120]
+    names = {
+        "target": launch.text_value("model_path"),
+        "draft": launch.text_value("speculative_draft_model_path"),
+    }
     return Finding(
-        rule=rule.id,
-        title=rule.title,
-        severity=rule.severity if verdict.message is not None else min(rule.severity, Severity.DEGRADED),
+        rule=rule.id if rule else None,
+        title=title,
+        severity=severity if verdict.message is not None else min(severity, Severity.DEGRADED),
         cause=verdict.cause,
-        says=_say(cause, rule.title, verdict.facts),
+        says=_say(cause, title, {**names, **verdict.facts}),
         verdict=verdict,
         incident=None,
         launch=launch,
-        fixes=repair(rule, cause, verdict, launch, models),
+        fixes=repair(rule, cause, verdict, launch, models) if rule else (),
     )
 
 
@@ -117,22 +128,28 @@ def _refuted(incident: Incident, rule: Rule | None, launch: Launch | None) -> Fi
     )
 
 
-def _unknown(incident: Incident, launch: Launch | None) -> Finding:
-    """What is known of a crash without a rule: never a guess."""
+def _unknown(incident: Incident, launch: Launch | None, models: Models) -> Finding:
+    """What is known of a crash without a rule: never a guess.
+
+    Code of speculative decoding does not run without speculation: that much is known of any crash inside it.
+    """
     echo = incident.role is not Role.CAUSE
     frame = _own_frame(incident)
     says = f"raised in {frame.file}, line {frame.line}, in {frame.function}" if frame else "no traceback tells where"
     if echo:
         says = "the log holds only the consequences of a failure, not the failure: look into the other ranks' logs"
+    verdict = Verdict(check="", status=Status.UNKNOWN, because="no rule knows this message, so no check was re-run")
+    speculating = any("/speculative/" in frame.file for frame in incident.frames)
     return Finding(
         rule=None,
         title="only echoes of a crash" if echo else UNKNOWN_CRASH,
         severity=Severity.NOTICE if echo else Severity.FATAL,
         cause="",
         says=says,
-        verdict=Verdict(check="", status=Status.UNKNOWN, because="no rule knows this message, so no check was re-run"),
+        verdict=verdict,
         incident=incident,
         launch=launch,
+        fixes=repair(None, IN_SPECULATION, verdict, launch, models) if speculating else (),
         first_seen=incident.root.at,
         last_seen=incident.root.at,
         echoes=incident.echoes,
@@ -206,7 +223,7 @@ def _say(cause: Cause | None, title: str, names: Mapping[str, object]) -> str:
 
 
 def repair(
-    rule: Rule,
+    rule: Rule | None,
     cause: Cause | None,
     verdict: Verdict,
     launch: Launch | None,
@@ -215,7 +232,7 @@ def repair(
 ) -> tuple[Fix, ...]:
     """The fixes of a cause, each passed by all checks. Without a known cause: those that every cause shares."""
     fixes: list[Fix] = []
-    for reference in cause.fixes if cause else _shared(rule):
+    for reference in cause.fixes if cause else _shared(rule) if rule else ():
         try:
             ask = Request(
                 launch=launch,
@@ -248,14 +265,16 @@ def _shared(rule: Rule) -> Iterable[FixRef]:
             yield replace(reference, applicability=min([reference.applicability, *trusts]))
 
 
-def recheck(rule: Rule, reference: FixRef, proposal: Proposal, verdict: Verdict, models: Models) -> Fix | None:
+def recheck(rule: Rule | None, reference: FixRef, proposal: Proposal, verdict: Verdict, models: Models) -> Fix | None:
     """The fix that comes of a proposal, or None where a check condemns the changed launch. Trust can only fall."""
     lowered: list[tuple[Applicability, str]] = [(proposal.ceiling, proposal.because)]
-    if rule.status != "stable":
+    if rule is not None and rule.status != "stable":
         lowered.append((Applicability.REVIEW, f"the rule is {rule.status}"))
     if verdict.status is not Status.BROKEN:
         lowered.append((Applicability.REVIEW, "the cause is not proved"))
     rechecked = False
+    if proposal.refused:
+        return None
     if proposal.launch is None:
         lowered.append((Applicability.MANUAL, proposal.because or "no launch command is known to edit"))
     else:

@@ -11,11 +11,11 @@ A new failure is a new file under `rules/`; it names a check from `checks/` and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from specwatch.checks import examine
 from specwatch.diagnose import diagnose, of_verdict
-from specwatch.domain import Finding, Incident, Launch, LogLine, Severity, Status
+from specwatch.domain import Finding, Incident, Launch, LogLine, Severity, Status, Verdict
 from specwatch.log.incidents import Assembler
 from specwatch.models.base import Models
 from specwatch.rulebook.book import Rulebook
@@ -48,13 +48,30 @@ def find(
     yield from map(finding, assembler.flush())
 
 
-def preflight(launch: Launch, rulebook: Rulebook, models: Models) -> Iterator[Finding]:
-    """What the checks find in a launch before it happens: every problem, in the order in which a start meets them."""
-    for verdict in examine(launch, models):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What the checks say of a launch before it happens: its problems, what could not be told, how many passed."""
+
+    findings: tuple[Finding, ...]
+    unknown: tuple[Verdict, ...]
+    passed: int
+
+
+def preflight(launch: Launch, rulebook: Rulebook, models: Models) -> Preflight:
+    """Every problem that the checks find in a launch, in the order in which a start would meet them.
+
+    A fault that several checks meet, such as a configuration that cannot be read, is told once.
+    """
+    verdicts = examine(launch, models)
+    told: dict[tuple[str | None, str | None, str], Finding] = {}
+    for verdict in verdicts:
         if verdict.status is Status.BROKEN:
             rule = rulebook.by_cause(verdict.check, verdict.cause)
-            if rule is not None:
-                yield of_verdict(rule, verdict, launch, models)
+            key = (verdict.exception, verdict.message, "" if verdict.message else verdict.cause)
+            told.setdefault(key, of_verdict(rule, verdict, launch, models))
+    unknown = {verdict.because: verdict for verdict in reversed(verdicts) if verdict.status is Status.UNKNOWN}
+    sound = sum(verdict.status is Status.SOUND and not verdict.because for verdict in verdicts)
+    return Preflight(findings=tuple(told.values()), unknown=tuple(reversed(unknown.values())), passed=sound)
 
 
 def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:

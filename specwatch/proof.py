@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from specwatch import __version__
+from specwatch.checks.parsing import reader
 from specwatch.domain import Finding, Launch, LogLine, Severity
 from specwatch.errors import LaunchError
 from specwatch.launch.command import parse
@@ -47,25 +48,29 @@ def framed(log: str, name: str = "example") -> Iterator[LogLine]:
     return Framer(name).frames(raws)
 
 
-def _launch(example: Example) -> Launch | None:
-    return parse(example.launch, example.sglang) if example.launch else None
+def _launch(rule: Rule, example: Example, models: MemoryModels) -> Launch | None:
+    """The example's launch. Only the rules of the argument parser may show one that the parser refuses."""
+    if not example.launch:
+        return None
+    lenient = rule.check == "arguments_parse"
+    return parse(example.launch, example.sglang, read_file=reader(models), lenient=lenient)
 
 
 def _example(rule: Rule, book: Rulebook, example: Example) -> Iterator[str]:
     where = f"example '{example.name}'"
+    models = MemoryModels(example.models)
     try:
-        launch = _launch(example)
+        launch = _launch(rule, example, models)
     except LaunchError as error:
         yield f"{where}: the launch does not parse: {error}"
         return
-    models = MemoryModels(example.models)
     if example.log.strip():
         findings = [f for f in fold(find(framed(example.log), book, models, launch)) if f.severity > Severity.NOTICE]
         others = {finding.rule for finding in findings} - {rule.id}
         if others:
             yield f"{where}: belongs to {', '.join(str(other) for other in others)} as well"
     elif launch is not None:
-        findings = [finding for finding in preflight(launch, book, models) if finding.rule == rule.id]
+        findings = [finding for finding in preflight(launch, book, models).findings if finding.rule == rule.id]
     else:
         yield f"{where}: needs a log or a launch"
         return

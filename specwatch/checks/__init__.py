@@ -7,25 +7,75 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from specwatch.checks import arguments, capture, configs, context, dflash, mask_token, vocabulary, weights
+from specwatch.checks import (
+    arguments,
+    capture,
+    configs,
+    context,
+    dflash_config,
+    dflash_weights,
+    domino,
+    draft_backend,
+    dspark,
+    dspark_runtime,
+    dtypes,
+    eagle,
+    features,
+    lora,
+    mask_token,
+    parallel,
+    parsing,
+    quantization,
+    server_args,
+    vocabulary,
+    weights,
+)
 from specwatch.checks.subject import Check
 from specwatch.domain import Launch, Status, Verdict
 from specwatch.models.base import Models
 
-_TARGET_CONTEXT, _DRAFT_CONTEXT = context.CHECKS
-
 IN_ORDER: tuple[Check, ...] = (
+    *parsing.CHECKS,
+    features.EARLY,
     *configs.CHECKS,
-    _TARGET_CONTEXT,
+    context.TARGET_CONTEXT,
+    quantization.CHECK,
+    features.MODEL_ARGUMENTS,
+    features.ATTENTION,
+    features.SCORING,
+    parallel.DATA_PARALLEL,
+    parallel.CONTEXT_PARALLEL,
+    parallel.EXPERT_PARALLEL,
     *arguments.CHECKS,
-    *dflash.CHECKS,
+    features.WEIGHT_CACHE,
+    features.CACHES,
+    features.UNIFIED_MEMORY,
+    server_args.BEFORE_LORA,
+    *lora.CHECKS,
+    server_args.AFTER_LORA,
+    context.GIVEN_CONTEXT,
+    dflash_config.DRAFT_CONFIG,
+    dflash_config.TARGET_LAYERS,
+    dspark.DRAFT_CONFIG,
     *capture.CHECKS,
     weights.TARGET_EMBEDDING,
-    _DRAFT_CONTEXT,
-    weights.DFLASH_WEIGHTS,
-    weights.DRAFT_EMBEDDING,
+    context.DRAFT_CONTEXT,
+    dflash_weights.DFLASH_LAYERS,
+    dflash_weights.DFLASH_BUILD,
+    dflash_weights.DFLASH_WEIGHTS,
+    dspark_runtime.DSPARK_WEIGHTS,
+    eagle.EAGLE_WEIGHTS,
+    weights.EMBEDDING_ROWS,
     *vocabulary.CHECKS,
+    domino.DOMINO,
     *mask_token.CHECKS,
+    dspark_runtime.DSPARK_RUNTIME,
+    eagle.EAGLE_HEAD,
+    draft_backend.DRAFT_BACKEND,
+    dflash_config.TRAINED_DEPTH,
+    dflash_config.FEATURE_WIDTH,
+    eagle.EAGLE_FEATURES,
+    dtypes.DRAFT_DTYPE,
 )
 CHECKS: Mapping[str, Check] = {check.name: check for check in IN_ORDER}
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from specwatch.checks.subject import Answer, Check, Subject, broken, size_of_vocabulary
+from specwatch.checks.subject import Answer, Check, Subject, broken, fact, size_of_vocabulary
 from specwatch.domain import Phase
+
+FLAG = "--speculative-draft-model-path"
+EMPTY = (
+    "Repo id must use alphanumeric chars, '-', '_' or '.'. The name cannot start or end with '-' or '.' and the "
+    "maximum length is 96: ''."
+)
 
 
 def _target(subject: Subject) -> Answer | None:
@@ -14,6 +20,8 @@ def _target(subject: Subject) -> Answer | None:
 
 def _draft(subject: Subject) -> Answer | None:
     """The draft's configuration is read whatever the algorithm is, even with none."""
+    if subject.launch.value("speculative_draft_model_path") == "":
+        return broken("draft-path-empty", "OSError", EMPTY, fact("draft_config", FLAG, "", "launch"))
     if subject.draft_path is None:
         return None
     draft = subject.draft()

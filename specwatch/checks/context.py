@@ -10,8 +10,9 @@ ALLOW = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
 
 def _longer(subject: Subject, name: str, whose: str, wanted: int, config: ModelConfig) -> Answer:
+    typed = subject.number("context_length") is not None
     evidence = (
-        fact(name, "context that is asked for", wanted, "launch and target"),
+        fact(name, "context that is asked for", wanted, "--context-length" if typed else subject.target_path),
         fact(name, "derived context", config.context_length, config.source),
     )
     if wanted <= config.context_length or subject.env_flag(ALLOW) or subject.env_flag("SGLANG_IS_IN_CI"):
@@ -30,6 +31,7 @@ def _longer(subject: Subject, name: str, whose: str, wanted: int, config: ModelC
         context=wanted,
         limit=config.context_length,
         model=config.path,
+        target=subject.target_path,
     )
 
 
@@ -38,6 +40,14 @@ def _target(subject: Subject) -> Answer | None:
     if wanted is None:
         return None
     return _longer(subject, "target_context", "User-specified", wanted, subject.target())
+
+
+def _given(subject: Subject) -> Answer | None:
+    """The target's runner reads the draft as well, with `--context-length`: before the target's weights are loaded.
+
+    Mirrors srt/model_executor/model_runner_components/spec_aux_hidden_state.py.
+    """
+    return _draft(subject) if subject.number("context_length") is not None else None
 
 
 def _draft(subject: Subject) -> Answer | None:
@@ -51,17 +61,7 @@ def _draft(subject: Subject) -> Answer | None:
     return _longer(subject, "draft_context", "Target model's", wanted, subject.draft())
 
 
-CHECKS = (
-    Check(
-        name="target_context",
-        phase=Phase.ARGUMENTS,
-        mirrors="srt/configs/model_config.py: ModelConfig._derive_context_length",
-        run=_target,
-    ),
-    Check(
-        name="draft_context",
-        phase=Phase.DRAFT,
-        mirrors="srt/configs/model_config.py: ModelConfig._derive_context_length",
-        run=_draft,
-    ),
-)
+_DERIVE = "srt/configs/model_config.py: ModelConfig._derive_context_length"
+TARGET_CONTEXT = Check(name="target_context", phase=Phase.ARGUMENTS, mirrors=_DERIVE, run=_target)
+GIVEN_CONTEXT = Check(name="given_context", phase=Phase.TARGET, mirrors=_DERIVE, run=_given)
+DRAFT_CONTEXT = Check(name="draft_context", phase=Phase.DRAFT, mirrors=_DERIVE, run=_draft)

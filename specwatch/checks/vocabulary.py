@@ -50,6 +50,8 @@ def _same_tokens(subject: Subject, evidence: tuple[Evidence, ...], names: dict[s
     differing = sorted(
         token for token in target.vocab.keys() | draft.vocab.keys() if target.vocab.get(token) != draft.vocab.get(token)
     )
+    if not differing:
+        return Answer(evidence=evidence)
     first = differing[0]
     evidence += (
         fact(NAME, "tokens with another id", len(differing), f"tokenizer of {subject.draft_path}"),

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from specwatch.checks.parsing import reader
 from specwatch.commands.common import path_maps, print_lines, rulebook, say, width
 from specwatch.commands.contract import Exit, Format
 from specwatch.domain import Finding, Launch, Severity
 from specwatch.errors import LaunchError, SourceError
 from specwatch.launch.command import parse
+from specwatch.launch.flags import table
 from specwatch.log.framing import Framer
 from specwatch.models.files import LocalModels
 from specwatch.pipeline import find, fold
@@ -44,13 +46,13 @@ class _Reading:
 
 def run(options: Options) -> Exit:
     """Diagnose the logs and print what was found; returns the exit code."""
-    launch = _launch(options)
     book = rulebook(options.rules)
     models = LocalModels(
         path_maps=path_maps(options.path_map),
         models_dirs=tuple(str(folder) for folder in options.models_dir),
         online=options.online,
     )
+    launch = _launch(options, models)
     reading = _Reading()
     findings = fold(_findings(options, book, models, launch, reading))
     shown = findings if options.show_all else tuple(f for f in findings if _worth_showing(f))
@@ -60,17 +62,17 @@ def run(options: Options) -> Exit:
     return Exit.FINDINGS if any(_worth_showing(finding) for finding in findings) else Exit.CLEAN
 
 
-def _launch(options: Options) -> Launch | None:
-    """The command given with `--launch`; where SGLang's own parser would refuse it, that is said and it is left out."""
+def _launch(options: Options, models: LocalModels) -> Launch | None:
+    """The command given with `--launch`; one that SGLang's own parser refuses is kept, so that it can be put right."""
     if options.launch is None:
         return None
     try:
-        return parse(options.launch, options.sglang, read_file=lambda path: Path(path).read_text(encoding="utf-8"))
+        return parse(options.launch, options.sglang, read_file=reader(models))
     except LaunchError as error:
-        if error.refusal is None:
+        if error.refusal is None and table(options.sglang).certain:
             raise
-        say(f"--launch: SGLang would refuse this command: {error.refusal}")
-        return None
+        say(f"--launch: {error}")
+        return parse(options.launch, options.sglang, read_file=reader(models), lenient=True)
 
 
 def _findings(

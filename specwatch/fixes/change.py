@@ -40,7 +40,8 @@ def change(ask: Request) -> Iterator[Proposal]:
     changes += [
         Change(op="unset_env", name=name, old=launch.env[name]) for name in ask.edit.unset_env if name in launch.env
     ]
-    if any(one.old != one.new for one in changes):
+    changes = [one for one in changes if one.op in ("remove", "unset_env") or one.old != one.new]
+    if changes:
         yield edited(launch, tuple(changes), why)
 
 

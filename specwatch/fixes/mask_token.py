@@ -6,15 +6,15 @@ hides everything that the draft's own `dflash_config` says. What is restated her
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from specwatch.checks import dflash
-from specwatch.checks.subject import OVERRIDE, Subject, Unreadable
-from specwatch.domain import Applicability, Change, Launch, Value
+from specwatch.checks.subject import Subject, Unreadable
+from specwatch.domain import Applicability, Value
 from specwatch.errors import ModelError
+from specwatch.fixes.overrides import override, own_section, without
 from specwatch.fixes.proposal import Proposal, Request, edited
-from specwatch.launch.command import removal, setting
+from specwatch.launch.command import removal
 
 KEYS = ("mask_token_id", "mask_token")
 
@@ -26,25 +26,15 @@ def remove_mask_token_override(ask: Request) -> Iterator[Proposal]:
         return
     subject = Subject(launch, ask.models)
     try:
-        given = dict(subject.overrides())
-        own = _own_section(subject)
+        given = subject.overrides()
+        own = own_section(subject)
+        kept = without(subject, given, KEYS)
     except Unreadable:
         return
-    kept: dict[str, Value] = {key: value for key, value in given.items() if key not in KEYS}
-    inner = given.get("dflash_config")
-    if "dflash_config" in given and isinstance(inner, dict):
-        without = {key: value for key, value in inner.items() if key not in KEYS}
-        restated = {**own, **without}
-        if restated == own:
-            kept.pop("dflash_config")
-        else:
-            kept["dflash_config"] = restated
-    elif "dflash_config" in given:
-        kept.pop("dflash_config")
     if kept == given:
         return
     trained = f"mask_token_id {own['mask_token_id']}" if "mask_token_id" in own else "mask token"
-    yield edited(launch, _override(launch, kept), f"the draft's own {trained} is in force again")
+    yield edited(launch, override(launch, kept), f"the draft's own {trained} is in force again")
 
 
 def restate_mask_token(ask: Request) -> Iterator[Proposal]:
@@ -70,7 +60,7 @@ def restate_mask_token(ask: Request) -> Iterator[Proposal]:
     kept: dict[str, Value] = {key: value for key, value in given.items() if key not in KEYS}
     kept["dflash_config"] = restated
     why = f"the target's tokenizer knows {token} as {known}; the draft must have been trained with it"
-    yield edited(launch, _override(launch, kept), why, ceiling=Applicability.REVIEW)
+    yield edited(launch, override(launch, kept), why, ceiling=Applicability.REVIEW)
 
 
 def drop_draft_config_file(ask: Request) -> Iterator[Proposal]:
@@ -90,22 +80,3 @@ def init_tokenizer(ask: Request) -> Iterator[Proposal]:
     changes = removal(launch, ("--skip-tokenizer-init",))
     why = "the server resolves the mask token with its tokenizer; clients get text back instead of token ids"
     yield edited(launch, changes, why, ceiling=Applicability.REVIEW)
-
-
-def _own_section(subject: Subject) -> Mapping[str, Value]:
-    """The draft's own `dflash_config`, as its files have it without the override."""
-    launch = subject.launch
-    own = subject.models.config(
-        subject.draft_path or "",
-        config_file=launch.text_value("decrypted_draft_config_file"),
-        revision=launch.text_value("speculative_draft_model_revision"),
-        trust_remote_code=launch.is_set("trust_remote_code"),
-    )
-    return dflash.section(own)
-
-
-def _override(launch: Launch, kept: Mapping[str, Value]) -> tuple[Change, ...]:
-    """The change that leaves just these overrides in force; the flag goes when none is left."""
-    if not kept:
-        return removal(launch, (OVERRIDE,))
-    return (setting(launch, OVERRIDE, json.dumps(kept)),)

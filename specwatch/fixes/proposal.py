@@ -45,7 +45,8 @@ class Request:
 class Proposal:
     """A change that a repair would make, before anything has been checked again.
 
-    `launch` is None where no command is known. `ceiling` lowers the trust of the rule, with `because`.
+    `launch` is None where no command is known. `ceiling` lowers the trust of the rule, with `because`. `refused` tells
+    that SGLang's own parser would not take the changed command.
     """
 
     changes: tuple[Change, ...]
@@ -53,6 +54,7 @@ class Proposal:
     launch: Launch | None = None
     ceiling: Applicability = Applicability.SAFE
     because: str = ""
+    refused: bool = False
 
 
 class Repair(Protocol):
@@ -69,4 +71,6 @@ def edited(
     try:
         return Proposal(changes=changes, why=why, launch=edit(launch, changes), ceiling=ceiling)
     except LaunchError as error:
+        if error.refusal is not None:
+            return Proposal(changes=changes, why=why, because=error.refusal, refused=True)
         return Proposal(changes=changes, why=why, ceiling=Applicability.MANUAL, because=str(error))

@@ -38,3 +38,20 @@ def fitting_algorithm(ask: Request) -> Iterator[Proposal]:
             why = f"{draft} is a {name}, made for {algorithm}"
             yield edited(launch, changes, why, ceiling=Applicability.REVIEW)
             return
+
+
+def trained_block_size(ask: Request) -> Iterator[Proposal]:
+    """Of two block sizes keep the one that the draft was trained with; where it is neither, the draft names its own."""
+    launch = ask.launch
+    tokens, block = "--speculative-num-draft-tokens", "--speculative-dflash-block-size"
+    if launch is None:
+        return
+    trained, facts = ask.verdict.facts.get("trained"), ask.verdict.facts
+    if trained is None or trained == facts.get("block"):
+        kept = facts.get("block", launch.value("speculative_dflash_block_size"))
+        whose = "the draft's own" if trained is not None else "the flag that is about nothing else"
+        yield edited(launch, removal(launch, (tokens,)), f"blocks of {kept} tokens, {whose}")
+    elif trained == facts.get("tokens"):
+        yield edited(launch, removal(launch, (block,)), f"blocks of {trained} tokens, the draft's own")
+    else:
+        yield edited(launch, removal(launch, (tokens, block)), f"blocks of {trained} tokens, as the draft itself says")

@@ -6,12 +6,35 @@ import shlex
 
 from specwatch.domain import Launch
 from specwatch.errors import LaunchError
+from specwatch.launch.container import container_setting
 from specwatch.launch.editing import command_text, edit, removal, setting, setting_env, typed_flags
+from specwatch.launch.flags import Flag
 from specwatch.launch.locate import Located, locate
+from specwatch.launch.meaning import Certainty, Meaning, meaning, switch
 from specwatch.launch.parsing import parse
+from specwatch.launch.refusals import Refused, Stray, candidates, refused, takes
 from specwatch.launch.shell import quote
 
-__all__ = ["edit", "parse", "removal", "render", "setting", "setting_env", "typed_flags"]
+__all__ = [
+    "Certainty",
+    "Flag",
+    "Meaning",
+    "Refused",
+    "Stray",
+    "candidates",
+    "container_setting",
+    "edit",
+    "meaning",
+    "parse",
+    "refused",
+    "removal",
+    "render",
+    "setting",
+    "setting_env",
+    "switch",
+    "takes",
+    "typed_flags",
+]
 
 
 def render(launch: Launch, width: int | None = None) -> str:

@@ -9,12 +9,13 @@ from types import MappingProxyType
 
 from specwatch.domain import Change, Launch, Value
 from specwatch.errors import LaunchError
+from specwatch.launch import container
 from specwatch.launch.argparser import Given
 from specwatch.launch.convert import Refusal
 from specwatch.launch.environment import set_env, unset_env
 from specwatch.launch.flags import Flag, FlagTable, table
 from specwatch.launch.locate import Arg, Located, locate
-from specwatch.launch.parsing import ReadFile, Reading, argv, build, read, typed_values
+from specwatch.launch.parsing import ReadFile, Reading, argv, build, read, typed_names, typed_values
 from specwatch.launch.patches import Patch, cut, outermost, patched
 from specwatch.launch.shell import Word, quote
 from specwatch.launch.yamlconfig import config_path
@@ -22,19 +23,22 @@ from specwatch.launch.yamlconfig import config_path
 MAX_VALUE = 1_000_000
 
 
-def edit(launch: Launch, changes: Sequence[Change], *, read_file: ReadFile | None = None) -> Launch:
+def edit(
+    launch: Launch, changes: Sequence[Change], *, read_file: ReadFile | None = None, lenient: bool = False
+) -> Launch:
     """The launch with changes made, in their order, its values read again and `recorded` dropped.
 
     `set` replaces the value where the flag stands (several occurrences become the last one) or appends the flag;
     `new` is one value, or for flags that take several the values as shell words; `""` is a bare flag. `remove`,
     `set_env` and `unset_env` take out what the command itself holds. Raises LaunchError where a change cannot be made
     on the command (it comes from a configuration file or a variable, or is not there), and with `refusal` where sglang
-    would refuse the result. Without `read_file` the values of a `--config` file are taken over from `launch`.
+    would refuse the result. Without `read_file` the values of a `--config` file are taken over from `launch`. With
+    `lenient` a result that sglang would still refuse comes back as `parse` reads it.
     """
     text = launch.text or command_text(launch)
     for change in changes:
         text = _apply(text, launch.sglang, change, launch)
-    return _rebuilt(launch, text, read_file)
+    return _rebuilt(launch, text, read_file, lenient=lenient)
 
 
 def command_text(launch: Launch) -> str:
@@ -49,14 +53,15 @@ def _inside(tokens: Sequence[str]) -> dict[str, str]:
     return {name: spot.value for name, (_, spot) in locate(shlex.join(tokens)).environment().items()}
 
 
-def _rebuilt(launch: Launch, text: str, read_file: ReadFile | None) -> Launch:
+def _rebuilt(launch: Launch, text: str, read_file: ReadFile | None, *, lenient: bool) -> Launch:
     shown = text if launch.text else ""
     located = locate(text)
     flags = table(launch.sglang)
     lost = read(located, flags, None, strict=False)
     path = _config(lost)
-    if path is None or read_file is not None:
-        return replace(build(text, launch.sglang, text=shown, read_file=read_file), origin=launch.origin)
+    if path is None or read_file is not None or lenient:
+        built = build(text, launch.sglang, text=shown, read_file=read_file, lenient=lenient)
+        return replace(built, origin=launch.origin)
     # The file is not at hand: its values are those that the launch had and the command does not set.
     values = _taken_over(launch, located, flags)
     return Launch(
@@ -80,7 +85,7 @@ def _config(reading: Reading) -> str | None:
 
 def _taken_over(launch: Launch, located: Located, flags: FlagTable) -> dict[str, Value]:
     """The values of a command whose configuration file is not at hand, by those that the launch had."""
-    before = typed_values(locate(launch.text or command_text(launch)), flags)
+    before = typed_names(locate(launch.text or command_text(launch)), flags)
     after = typed_values(located, flags)
     gone = [dest for dest in before if dest not in after]
     if gone:
@@ -100,6 +105,8 @@ def _apply(text: str, sglang: str, change: Change, launch: Launch) -> str:
     located = locate(text)
     if change.op in ("set_env", "unset_env"):
         return set_env(located, change) if change.op == "set_env" else unset_env(located, change)
+    if change.op == "set" and change.name in container.OPTIONS:
+        return container.set_option(located, change)
     reading = read(located, table(sglang), None, strict=False)
     if change.op == "set":
         return _set(reading, change)
@@ -129,10 +136,23 @@ def _given(reading: Reading, dest: str) -> list[Given]:
 def _dropped(reading: Reading, dest: str, *, keep: int) -> Reading:
     """The command with all but the last `keep` flags of an argument taken out, one after the other."""
     while len(found := _given(reading, dest)) > keep:
-        words = [arg.word for arg in reading.args(found[0])]
+        words = [arg.word for arg in (*reading.args(found[0]), *_behind(reading, found[0]))]
         text = patched(reading.located, [cut(reading.located, words)])
         reading = read(locate(text), reading.table, None, strict=False)
     return reading
+
+
+def _behind(reading: Reading, given: Given) -> tuple[Arg, ...]:
+    """The words behind a flag that takes no value, which nothing else takes either: they were meant for it."""
+    out: list[Arg] = []
+    at = given.index + given.count + 1
+    while given.flag.bare and at in reading.parsed.extras and not reading.tokens[at].startswith("-"):
+        place = reading.places[at]
+        if place is None:
+            break
+        out.append(reading.located.arguments[place])
+        at += 1
+    return tuple(out)
 
 
 def _option(flag: Flag, flags: FlagTable, change: Change) -> tuple[str, list[str]]:
@@ -197,7 +217,8 @@ def _replace_value(reading: Reading, given: Given, name: str, flag: Flag, values
             return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
         return Patch(level, args[0].word.start, args[-1].word.end, quote(values[0]))
     if given.flag.name != flag.name or given.flag.bare or not values:
-        return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
+        end = (args + _behind(reading, given))[-1].word.end
+        return Patch(level, option.start, end, _written(name, flag, values))
     if len(values) == 1 and given.explicit is not None and not flag.many:
         head = option.value.split("=", 1)[0]
         return Patch(level, option.start, option.end, f"{head}={quote(values[0])}")

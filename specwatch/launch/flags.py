@@ -26,6 +26,7 @@ DATA = Path(__file__).parent / "data" / "flags.json"
 _NO_PROG = (0, 5, 10)
 """Since this release the parser calls itself `sglang serve` however it was started."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One flag of one release.

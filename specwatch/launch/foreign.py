@@ -4,7 +4,6 @@ from __future__ import annotations
 
 FOREIGN = {
     "--data-parallel": "--dp-size",
-    "--disable-frontend-multiprocessing": "--skip-tokenizer-init",
     "--dist-init-method": "--dist-init-addr",
     "--distributed-init-method": "--dist-init-addr",
     "--draft-model": "--speculative-draft-model-path",
@@ -38,6 +37,7 @@ FOREIGN = {
 """Flags that people bring from other servers, and the nearest one of SGLang."""
 
 NEEDLESS = {
+    "--disable-frontend-multiprocessing": "SGLang needs no such flag",
     "--disable-log-requests": "SGLang logs no requests unless --log-requests is given",
     "--disable-log-stats": "SGLang needs no such flag",
     "--distributed-executor-backend": "SGLang starts its own processes",
@@ -82,4 +82,4 @@ SPELLED_OUT: dict[tuple[str, str | None], tuple[tuple[str, str | None], ...]] = 
     ("--attn-dp-size", "*"): (("--dp-size", "*"), ("--enable-dp-attention", None)),
     ("--attention-data-parallel-size", "*"): (("--dp-size", "*"), ("--enable-dp-attention", None)),
 }
-"""SGLang's own flags that another release says with other flags and values; `*` stands for the value as it was typed."""
+"""SGLang's own flags that another release says with other flags and values; `*` stands for the value that was typed."""

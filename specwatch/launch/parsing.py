@@ -73,7 +73,7 @@ def build(source: str, sglang: str, *, text: str, read_file: ReadFile | None, le
     except LaunchError:
         if not lenient:
             raise
-        values = _bearable(located, flags)
+        values = _bearable(located, flags, read_file)
     return Launch(
         sglang=sglang,
         argv=argv(located),
@@ -126,13 +126,26 @@ def _stands_in(given: Given, places: Sequence[int | None], left: frozenset[int])
     return any(places[i] in left for i in range(given.index, given.index + given.count + 1))
 
 
+def typed_names(located: Located, flags: FlagTable) -> frozenset[str]:
+    """The arguments that the command line alone types, whether the parser would take them or not."""
+    try:
+        return frozenset(one.flag.dest for one in parse_args(flags, _typed(located, flags), strict=False).given)
+    except Refusal as refused:
+        raise _refused(located, flags, str(refused)) from None
+
+
+def _typed(located: Located, flags: FlagTable) -> list[str]:
+    tokens, _ = _handed_on(located, flags, strict=False)
+    if flags.exact("--config") is not None and "--config" in tokens:
+        at = tokens.index("--config")
+        return [*tokens[:at], *tokens[at + 2 :]]
+    return tokens
+
+
 def typed_values(located: Located, flags: FlagTable) -> dict[str, Value]:
     """What the command line alone types, a configuration file left aside."""
     try:
-        tokens, _ = _handed_on(located, flags, strict=False)
-        if flags.exact("--config") is not None and "--config" in tokens:
-            at = tokens.index("--config")
-            tokens = [*tokens[:at], *tokens[at + 2 :]]
+        tokens = _typed(located, flags)
         given = {one.flag.dest for one in parse_args(flags, tokens, strict=False).given}
         values = parse_args(flags, tokens if "model_path" in given else ["--model-path", "", *tokens]).values()
     except Refusal as refused:
@@ -255,15 +268,31 @@ def _flag_or_none(flags: FlagTable, token: str) -> Flag | None:
     return found[0] if found else None
 
 
-def _bearable(located: Located, flags: FlagTable) -> dict[str, Value]:
-    """The values of those flags that the parser would take one by one."""
+def _bearable(located: Located, flags: FlagTable, read_file: ReadFile | None) -> dict[str, Value]:
+    """The values of those flags that the parser would take one by one; those of a `--config` file come first."""
     reading = read(located, flags, None, strict=False)
-    out: dict[str, Value] = {}
+    out = _of_file(reading.tokens, flags, read_file)
     for given in reading.parsed.given:
-        tokens = reading.tokens[given.index : given.index + given.count + 1]
-        try:
-            alone = parse_args(flags, ["--model-path", "x", *tokens])
-        except Refusal:
-            continue
-        out.update({k: v for k, v in alone.values().items() if k == given.flag.dest})
+        out.update(_alone(flags, reading.tokens, given))
     return out
+
+
+def _of_file(tokens: Sequence[str], flags: FlagTable, read_file: ReadFile | None) -> dict[str, Value]:
+    out: dict[str, Value] = {}
+    try:
+        path = config_path(tokens) if flags.exact("--config") is not None else None
+        extra = config_arguments(flags, path, read_file) if path is not None else []
+    except (Refusal, LaunchError):
+        return out
+    for given in parse_args(flags, extra, strict=False).given:
+        out.update(_alone(flags, extra, given))
+    return out
+
+
+def _alone(flags: FlagTable, tokens: Sequence[str], given: Given) -> dict[str, Value]:
+    words = tokens[given.index : given.index + given.count + 1]
+    try:
+        values = parse_args(flags, ["--model-path", "x", *words]).values()
+    except Refusal:
+        return {}
+    return {name: value for name, value in values.items() if name == given.flag.dest}

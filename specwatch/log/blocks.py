@@ -15,7 +15,6 @@ _LAST = 150
 _MOST_TEXT = 512 * 1024
 
 BAR = re.compile(r".{0,400}\d{1,3}%.{0,500}\[\d\d:\d\d(?::\d\d)?<")
-ASSERTION = re.compile(r"\S+\.(?:cu|cuh|cpp|h|hip):\d+: .{0,300}?Assertion `(?P<what>.*)` failed\.?")
 USAGE_ERROR = re.compile(r"(?:[\w./-]+|[\w./-]*sglang serve): error: ")
 BREAK = re.compile(
     r"usage: |Fatal Python error: |terminate called |what\(\): |\[rank\d+\]:\[|nanobind: "

@@ -110,15 +110,24 @@ class Candidate:
         """A batch or an answer follows: can the process that the block declares dead have written it?"""
         if self.outlived:
             return
-        self.lives += 1
         if batch and self.scheduler and line.ranks == self.root.ranks:
             self.outlived = f"{SERVED}: the same scheduler runs batches afterwards (line {line.number})"
             self.final = not self.hard_watchdog
         elif now is not None and self.clock is not None:
             if now - self.clock >= GRACE:
                 self.outlived = f"{SERVED}: requests are answered {now - self.clock:.0f} s later (line {line.number})"
-        elif self.lives >= LIVES_WITHOUT_CLOCK:
+        elif (lives := self.lives + 1) < LIVES_WITHOUT_CLOCK:
+            self.lives = lives
+        else:
             self.outlived = f"{SERVED}: requests are answered afterwards (line {line.number})"
+
+    def silent(self) -> tuple[float, float] | None:
+        """From when to before when clocks and signs of life cannot deny it; None where any line may."""
+        if self.clock is None or self.scheduler:
+            return None
+        if self.own_clock and self.before is not None and self.clock + SKEW < self.before:
+            return None
+        return self.clock - SKEW, self.clock + GRACE
 
     def saw_orderly_end(self, line: LogLine) -> None:
         """The server ends in order: a crashed one could not."""

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
+from collections.abc import Iterable
+
 SKEW = 60.0
 """Seconds by which the clocks of one log's processes and hosts may differ."""
+LOOKBACK = 64 * 1024
+"""Bytes of a log before a line that tell its time."""
+MOST_CLOCKS = 32
+"""Headers before a line that tell its time."""
 _JUMP = 3600.0
 _ENOUGH = 20
+
+HEADER = re.compile(
+    rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?(?: (?:DisaggregationMode\.\w+|[A-Z][A-Z_]*\d+))*\] ?"
+)
+"""SGLang's header in bytes, as `prefixes.HEADER` is in text."""
 
 
 def seconds(at: str | None) -> float | None:
@@ -24,64 +37,112 @@ def seconds(at: str | None) -> float | None:
 
 
 class Clock:
-    """The time of a log as its lines go by; single lines that disagree with those around them do not move it.
+    """The time of a log, told by the last few headers before a line; single ones that disagree do not move it.
 
-    `trusted` is the latest believed clock in seconds. A line that is older than it by more than SKEW is odd (a forged
-    one, or one of a file that was appended to another); only when many follow does the log's time go back. After a jump
-    of more than an hour the earlier time is remembered, in case the jump was the odd line.
+    Of the last MOST_CLOCKS dated headers within LOOKBACK bytes, one that is older than those before it by more than
+    SKEW is odd (a forged one, or one of a file that was appended to another); only when many follow does the log's time
+    go back. After a jump of more than an hour the earlier time counts until some more headers have confirmed the jump.
+
+    Nothing further back matters, so that routine lines can be skipped: `skipped` takes their last bytes, which are only
+    read when a time is asked for.
     """
 
-    __slots__ = ("_earlier", "_key", "_now", "_old", "_since_jump", "trusted")
+    __slots__ = ("_key", "_now", "_seen", "_since")
 
     def __init__(self) -> None:
-        self.trusted: float | None = None
-        self._earlier: float | None = None
+        self._seen: deque[tuple[int, float | bytes]] = deque(maxlen=MOST_CLOCKS + 1)  # and that of the line itself
+        self._since = 0
         self._key = ""
         self._now: float | None = None
-        self._since_jump = 0
-        self._old = 0
 
-    def see(self, at: str | None) -> float | None:
-        """Takes in a header's clock and gives it in seconds."""
+    def see(self, at: str | None, offset: int) -> float | None:
+        """Takes in the clock of the header at a place of the log and gives it in seconds."""
         if at is None:
             return None
         key = at[:19]
-        if key == self._key:
-            return self._now
-        self._key, self._now = key, seconds(at)
+        if key != self._key:
+            self._key, self._now = key, seconds(at)
         if self._now is not None:
-            self._judge(self._now)
+            self._seen.append((offset, self._now))
         return self._now
 
-    def restart(self, now: float | None) -> None:
+    def skipped(self, lines: bytes, offset: int) -> None:
+        """Takes in the last routine lines, whole ones of at most about LOOKBACK bytes, that end at `offset`."""
+        while self._seen and self._seen[0][0] < offset - 2 * LOOKBACK:
+            self._seen.popleft()
+        self._seen.append((offset - len(lines), lines))
+
+    def restart(self, now: float | None, offset: int) -> None:
         """A new run begins: its clock is believed, whatever the last one's was."""
         if now is not None:
-            self.trusted, self._earlier, self._since_jump, self._old = now, None, 0, 0
+            self._since = offset
+            self._seen.clear()
+            self._seen.append((offset, now))
 
-    @property
-    def settled(self) -> float | None:
-        """The trusted clock, but before a jump that few lines have confirmed yet."""
-        return self._earlier if self._earlier is not None else self.trusted
+    def before(self, offset: int) -> float | None:
+        """The time of the log above a line; before a jump that few lines have confirmed yet."""
+        earlier, trusted = self._judged(offset)
+        return trusted if earlier is None else earlier
 
-    def is_odd(self, now: float | None) -> bool:
-        """Whether a clock lies before the time of the log."""
-        return now is not None and self.trusted is not None and now < self.trusted - SKEW
+    def latest(self, offset: int) -> float | None:
+        """The latest believed time above a line."""
+        return self._judged(offset)[1]
 
-    def _judge(self, now: float) -> None:
-        if self.trusted is None:
-            self.trusted = now
-        elif now >= self.trusted - SKEW:
-            self._since_jump += 1
-            if now > self.trusted + _JUMP:
-                self._earlier, self._since_jump = self.settled, 0
-            elif self._since_jump >= _ENOUGH:
-                self._earlier, self._since_jump = None, 0
-            self.trusted = max(self.trusted, now)
-        elif self._earlier is not None and self._earlier - SKEW <= now <= self._earlier + _JUMP:
-            self.restart(now)
-        else:
-            self._old += 1
-            if self._old >= _ENOUGH:
-                self.restart(now)
+    def is_odd(self, now: float | None, offset: int) -> bool:
+        """Whether a line's clock lies before the time of the log above it."""
+        trusted = self.latest(offset)
+        return now is not None and trusted is not None and now < trusted - SKEW
+
+    def _judged(self, offset: int) -> tuple[float | None, float | None]:
+        """The time before an unconfirmed jump, if there is one, and the latest believed time."""
+        earlier = trusted = previous = None
+        since_jump = old = 0
+        for now in self._clocks(offset):
+            if now == previous:
+                continue
+            previous = now
+            if trusted is None:
+                trusted = now
+            elif now >= trusted - SKEW:
+                since_jump, old = since_jump + 1, 0
+                if now > trusted + _JUMP:
+                    earlier, since_jump = trusted if earlier is None else earlier, 0
+                elif since_jump >= _ENOUGH:
+                    earlier, since_jump = None, 0
+                trusted = max(trusted, now)
+            elif earlier is not None and earlier - SKEW <= now <= earlier + _JUMP:
+                earlier, trusted, since_jump, old = None, now, 0, 0
+            else:
+                old += 1
+                if old >= _ENOUGH:
+                    earlier, trusted, since_jump, old = None, now, 0, 0
+        return earlier, trusted
+
+    def _clocks(self, offset: int) -> Iterable[float]:
+        """The clocks that tell the time of a line at `offset`, oldest first."""
+        first = max(self._since, offset - LOOKBACK)
+        found: deque[float] = deque()
+        for place, what in reversed(self._seen):
+            if place >= offset:
+                continue
+            if isinstance(what, bytes):
+                _last_clocks(what, first - place, found)
+            elif place >= first:
+                found.appendleft(what)
+            if len(found) >= MOST_CLOCKS:
+                break
+        return found
+
+
+def _last_clocks(lines: bytes, first: int, found: deque[float]) -> None:
+    """Puts the clocks of the headers in some lines in front, from the last to the one at `first`."""
+    end = len(lines)
+    while end > 0 and len(found) < MOST_CLOCKS:
+        start = lines.rfind(b"\n", 0, end - 1) + 1
+        if start < first:
             return
-        self._old = 0
+        if match := HEADER.match(lines, start, end):
+            at = seconds(match[1].decode())
+            if at is not None:
+                found.appendleft(at)
+        end = start

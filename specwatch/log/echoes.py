@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-BATCH = ("Prefill batch", "Decode batch")
+from specwatch.log import routine
+
+BATCH = routine.BATCHES
 """What a scheduler writes after each batch, and so what a dead one cannot write."""
 
 _ECHO = re.compile(
@@ -48,6 +50,7 @@ _CAUSE = re.compile(
     HARD_WATCHDOG.pattern + r"|(?:ERROR: +)?\[Errno 98\] .*address already in use"
     r"|(?:Memory cgroup out of memory|Out of memory): Killed process \d+ \((?:python|sglang)"
 )
+ASSERTION = re.compile(r"\S+\.(?:cu|cuh|cpp|h|hip):\d+: .{0,300}?Assertion `(?P<what>.*)` failed\.?")
 _DIED = re.compile(
     r"Subprocess [\w-]+ \(pid=\d+\) crashed with exit code|Rank \d+ scheduler is dead\. Please check"
     r"|\[rank\d+\]:\[[EF]\S* [\d:.]+ ProcessGroup\w+\.cpp:\d+\] .*(?:Watchdog caught collective operation timeout"
@@ -61,6 +64,16 @@ _WEAK_ERROR = re.compile(
     r"|ValueError: TP rank \d+ could finish the model loading|RuntimeError: Rank \d+ failed to pass monitoredBarrier"
     r"|(?:[\w.]*\.)?(?:SystemExit|KeyboardInterrupt|CancelledError)(?::|$)"
 )
+
+
+_SOMETHING = re.compile(
+    "|".join(known.pattern for known in (_ECHO, _CAUSE, _DIED, _ORDERLY, _PROGRESS, _LISTENS, _SCHEDULER, ASSERTION))
+)
+
+
+def says_something(text: str) -> bool:
+    """Whether any function of this module but `is_about_users` and `is_weak_error` may know a message."""
+    return _SOMETHING.match(text) is not None
 
 
 def is_echo(text: str) -> bool:

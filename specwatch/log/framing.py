@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from specwatch.domain import LogLine
 from specwatch.log.prefixes import CRI, bars, header, peel
 from specwatch.log.records import Record, Records
+from specwatch.log.routine import BARE, Level
 from specwatch.sources.once import Raw
 
 _JOINED_CAP = 1024 * 1024
@@ -46,6 +47,12 @@ class Framer:
         if text[:1] == "{" and (record := self._records.accept(text)):
             return self._record(raw, record)
         return self._plain(raw, text, None)
+
+    def quiet(self) -> Level | None:
+        """Up to which level plain routine lines would change nothing here; None where lines may be records."""
+        if self._parts or self._records.writes:
+            return None
+        return Level.BATCHES if self._records.serving else Level.ACCESS
 
     def flush(self) -> list[LogLine]:
         """What is still held back: parts of lines whose end never came."""
@@ -124,6 +131,8 @@ class Framer:
         return raw, start + body
 
     def _bare(self, raw: Raw, text: str, at: str | None, ranks: tuple[str, ...]) -> list[LogLine]:
+        if text.startswith(BARE):
+            return [_line(raw, text, at, ranks)]
         if "UserWarning: 'python -m sglang.launch_server'" in text:
             self._records.starts()
         if self._unescaped:

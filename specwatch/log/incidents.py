@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from specwatch.domain import Incident, LogLine, Role
-from specwatch.log import echoes, traceback
-from specwatch.log.blocks import ASSERTION, BAR, BREAK, USAGE_ERROR, Block, Kind
+from specwatch.log import echoes, routine, traceback
+from specwatch.log.blocks import BAR, BREAK, USAGE_ERROR, Block, Kind
 from specwatch.log.candidates import Candidate, Weight
 from specwatch.log.clock import seconds
 from specwatch.log.collector import HIT, Collector, candidate, ranks_of, weight_of
+from specwatch.log.runs import ENOUGH_SCHEDULERS, LED_SECONDS, Quiet
 from specwatch.log.timeline import Timeline
 
 Known = Callable[[str], Role | None]
@@ -63,6 +64,30 @@ class Assembler:
             self._continues(line)
         return self._take() if self._time.ready or self._ready else []
 
+    def quiet(self) -> Quiet | None:
+        """Which routine lines would change nothing if they came now; None while any line may matter."""
+        time = self._time
+        if self._first or self._blocks.open or time.before is not None or time.ready or self._ready:
+            return None
+        led = self._led
+        if not time.run.open and led is None:
+            return time.run.routine()
+        if led is not None and led.clock is None:
+            return None
+        return time.run.quiet(None if led is None else led.clock)
+
+    def is_news(self, message: str) -> bool:
+        """Whether the message of a headed line that is not routine may change anything while no crash is open."""
+        if message.startswith(("INFO:", "server_args=")) or message.endswith(traceback.START):
+            return True
+        if echoes.says_something(message):
+            return True
+        return self._known is not None and self._known(message) is not None
+
+    def skipped(self, lines: bytes, offset: int) -> None:
+        """Routine lines went by that `quiet` allowed, and messages that are no news: their last bytes, their end."""
+        self._time.clock.skipped(lines, offset)
+
     def flush(self) -> list[Incident]:
         """What is known so far, at the end of a log or when it has been quiet; each incident is given once."""
         self._finish()
@@ -93,23 +118,31 @@ class Assembler:
             for block in self._blocks.interrupt(line):
                 self._judge(block)
         time = self._time
-        before = time.clock.settled
-        now = time.now = time.clock.see(line.at)
+        now = time.now = time.clock.see(line.at, line.offset)
         self._record, self._first = line.number, False
         run = self._time.run
         run.touched = True
         if run.open and now is not None:
             run.saw_clock(now)
+        if self._led is not None and now is not None:
+            self._expire(self._led, now)
         if text.startswith(echoes.BATCH):
             self._life(line, batch=True)
         elif text.startswith("INFO:"):
             self._access(line)
         elif text.startswith("server_args="):
-            self._starts(text, now)
+            self._starts(text, now, line.offset)
         else:
-            self._message(line, before)
+            self._message(line)
         if time.before is not None:
-            time.tick()
+            time.tick(line.offset)
+
+    def _expire(self, led: Candidate, now: float) -> None:
+        """What leads to an exception comes at most a second before it."""
+        if led.clock is None:
+            led.clock = now
+        elif now - led.clock > LED_SECONDS:
+            self._led = None
 
     def _access(self, line: LogLine) -> None:
         if echoes.is_served(line.text):
@@ -127,68 +160,84 @@ class Assembler:
         self._time.alive()
         run = self._time.run
         run.listening = True
-        if batch and run.labelled + run.unlabelled < 100:
+        if batch and run.labelled + run.unlabelled < ENOUGH_SCHEDULERS:
             run.saw_scheduler(line)
+        if batch and "accept len: " in line.text and run.saw_acceptance(line.text):
+            self._ask(line)
         if run.open:
             run.saw_life(line, self._time.now, batch=batch)
 
-    def _message(self, line: LogLine, before: float | None) -> None:
+    def _message(self, line: LogLine) -> None:
         text, run = line.text, self._time.run
         if echoes.is_about_users(text):
             return
         if text.endswith(traceback.START):
-            self._blocks.open.append(Block(Kind.EXCEPTION, line, weight_of(text), before))
+            self._blocks.open.append(self._block(Kind.EXCEPTION, line, weight_of(text)))
             return
         if self._led is not None and set(line.ranks) <= set(self._led.ranks):
             self._led = None
-        if self._single(line, before):
+        if self._single(line):
             return
         if echoes.is_orderly_end(text):
             run.saw_orderly_end(line)
         elif echoes.is_progress(text):
             run.saw_progress()
+            run.saw_milestone(line)
             if echoes.is_schedulers(text):
                 run.saw_scheduler(line)
             run.listening = run.listening or echoes.shows_listening(text)
         else:
-            self._ask(line, before)
+            self._ask(line)
 
-    def _single(self, line: LogLine, before: float | None) -> bool:
+    def _single(self, line: LogLine) -> bool:
         """One line that says by itself that, or why, something died."""
         text, run = line.text, self._time.run
         if echoes.is_echo(text):
-            self._echo(line, before)
+            self._echo(line)
         elif echoes.is_cause(text):
-            self._note(line, Weight.STRONG, before)
+            self._note(line, Weight.STRONG)
         elif echoes.is_weak_cause(text):
-            self._note(line, Weight.WEAK, before)
-        elif match := ASSERTION.match(text):
-            self._note(line, Weight.STRONG, before, match["what"])  # one line for each GPU thread
+            self._note(line, Weight.WEAK)
+        elif match := echoes.ASSERTION.match(text):
+            self._note(line, Weight.STRONG, match["what"])  # one line for each GPU thread
         else:
             return False
         run.touched = True
         return True
 
-    def _echo(self, line: LogLine, before: float | None) -> None:
+    def _echo(self, line: LogLine) -> None:
         self._time.run.echoes += 1
         if echoes.notices_death(line.text):
-            self._note(line, Weight.ECHO, before)
+            self._note(line, Weight.ECHO)
         if echoes.is_death(line.text):
             self._time.run.saw_death(self._time.now if line.headed else None)
 
-    def _ask(self, line: LogLine, before: float | None) -> None:
+    def _ask(self, line: LogLine) -> None:
         role = self._known(line.text) if self._known is not None else None
         if role is Role.CAUSE:
-            self._led = self._note(line, Weight.NOTE, before)
+            self._led = self._note(line, Weight.NOTE)
+        elif role is Role.ADVICE:
+            self._led = self._led_by(line)
         elif role is Role.ECHO:
             self._time.run.echoes += 1
 
-    def _note(self, line: LogLine, weight: Weight, before: float | None, same: str = "") -> Candidate:
+    def _note(self, line: LogLine, weight: Weight, same: str = "") -> Candidate:
+        return self._time.run.add(self._single_line(line, weight, same))
+
+    def _led_by(self, line: LogLine) -> Candidate:
+        """A message that is nothing by itself, and the cause where an exception of the same rank follows at once."""
+        found = self._single_line(line, Weight.NOTE)
+        if self._led is not None and found.repeats(self._led):
+            self._led.ranks += [rank for rank in found.ranks if rank not in self._led.ranks]
+            return self._led
+        return found
+
+    def _single_line(self, line: LogLine, weight: Weight, same: str = "") -> Candidate:
         found = Candidate(weight=weight, error=line.text, root=line, ranks=list(line.ranks), same=same)
         found.scheduler = found.hard_watchdog = echoes.HARD_WATCHDOG.match(line.text) is not None
         found.lines.append(line)
-        self._date(found, before)
-        return self._time.run.add(found)
+        self._date(found, self._time.clock.before(line.offset))
+        return found
 
     def _date(self, found: Candidate, before: float | None) -> None:
         own = seconds(found.root.at) if found.root.headed else None
@@ -206,33 +255,35 @@ class Assembler:
             return
         inside = line.number == self._record
         first, self._first = self._first, False
-        if inside:
-            return  # a line of a JSON string: nothing in it starts anything
+        if inside or text.startswith(routine.BARE):
+            return  # nothing in a line of a JSON string, or in a routine line, starts anything
         if text[:1] in (" ", "\t"):
             if "+ Exception Group Traceback" in text:
-                self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, self._time.clock.settled))
+                self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE))
             return
-        before = self._time.clock.settled
         if text == traceback.START:
-            self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, before))
+            self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE))
         elif HIT.match(text):
-            self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.STRONG, before))
+            self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.STRONG))
         elif text.startswith("usage: "):
             if self._time.is_over() or not self._time.run.starts:
-                self._starts("", self._time.clock.trusted)
-            self._blocks.open.append(Block(Kind.USAGE, line, Weight.STRONG, before))
+                self._starts("", self._time.clock.latest(line.offset), line.offset)
+            self._blocks.open.append(self._block(Kind.USAGE, line, Weight.STRONG))
         elif text.startswith("Fatal Python error: "):
-            self._blocks.open.append(Block(Kind.FAULT, line, Weight.WEAK, before))
+            self._blocks.open.append(self._block(Kind.FAULT, line, Weight.WEAK))
         elif text.startswith(("terminate called ", "what(): ")):
-            self._blocks.open.append(Block(Kind.TERMINATE, line, Weight.WEAK, before))
+            self._blocks.open.append(self._block(Kind.TERMINATE, line, Weight.WEAK))
         elif _ANNOUNCED in text and BREAK.match(text):
-            self._starts("", self._time.clock.trusted)
+            self._starts("", self._time.clock.latest(line.offset), line.offset)
         elif USAGE_ERROR.match(text) and "sglang" in text.partition(":")[0] + text[:40]:
-            self._note(line, Weight.STRONG, before)
+            self._note(line, Weight.STRONG)
         elif first and traceback.is_exception(text):
-            self._blocks.open.append(Block(Kind.EXCEPTION, line, Weight.ASIDE, before, complete=True))
-        elif not self._single(line, before):
-            self._ask(line, before)
+            self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE, complete=True))
+        elif not self._single(line):
+            self._ask(line)
+
+    def _block(self, kind: Kind, line: LogLine, weight: Weight, *, complete: bool = False) -> Block:
+        return Block(kind, line, weight, self._time.clock.before(line.offset), complete=complete)
 
     def _continues(self, line: LogLine) -> bool:
         taken, closed = self._blocks.continues(line)
@@ -250,7 +301,8 @@ class Assembler:
             return
         self._date(found, block.before)
         if found.in_main and not self._time.run.starts and any(old.in_main for old in self._time.run.open):
-            self._starts("", self._time.clock.trusted)
+            at = block.head.offset
+            self._starts("", self._time.clock.latest(at), at)
         if found.scheduler:
             found.outlived = self._time.run.mislabelled(ranks_of(found.root))
             found.final = bool(found.outlived)
@@ -261,13 +313,15 @@ class Assembler:
         """Whether an exception is what a device-side assertion, or the line right before it, leads to."""
         cause = None
         if "device-side assert" in found.error:
-            cause = next((old for old in self._time.run.open if ASSERTION.match(old.error)), None)
-        elif found.weight is Weight.STRONG and (led := self._led) is not None and led in self._time.run.open:
-            near = found.clock is not None and led.clock is not None and 0 <= found.clock - led.clock <= 1
+            cause = next((old for old in self._time.run.open if echoes.ASSERTION.match(old.error)), None)
+        elif found.weight is Weight.STRONG and (led := self._led) is not None and not led.outlived:
+            near = found.clock is not None and led.clock is not None and 0 <= found.clock - led.clock <= LED_SECONDS
             cause = led if near and set(found.ranks) <= set(led.ranks) else None
         if cause is None or found.outlived:
             return False
         self._led = None
+        if cause not in self._time.run.open:
+            cause = self._time.run.add(cause)
         cause.weight = Weight.STRONG
         cause.frames = found.frames
         cause.chain += (found.error, *found.chain)
@@ -276,6 +330,6 @@ class Assembler:
         cause.keep(found.lines)
         return True
 
-    def _starts(self, text: str, now: float | None) -> None:
+    def _starts(self, text: str, now: float | None, offset: int) -> None:
         self._close_all()
-        self._time.start(text, now)
+        self._time.start(text, now, offset)

@@ -14,7 +14,7 @@ _TIME = r"\d\d:\d\d:\d\d"
 _LEVEL = r"(?:TRACE|DEBUG|INFO|SUCCESS|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
 _RANKS = r"(?P<ranks>(?: (?:DisaggregationMode\.\w+|[A-Z][A-Z_]*\d+))*)"
 
-HEADER = re.compile(rf"\[({_DAY}) ({_TIME})([.,]\d{{1,6}})?{_RANKS}\] ?")
+HEADER = re.compile(rf"\[({_DAY}) ({_TIME})([.,]\d{{1,6}})?{_RANKS}\] ?", re.ASCII)
 """SGLang's header, 0.4.6 to 0.5.23 (srt/utils/common.py: configure_logger): day, time, milliseconds, rank labels."""
 
 _OWN_HEADERS = (

@@ -111,28 +111,29 @@ def _clock(value: Value) -> str | None:
 class Records:
     """Whether a source writes JSON records: they must begin before the server answers clients, and then stay.
 
-    A plain log in which a JSON line turns up later was given that line by a client.
+    A plain log in which a JSON line turns up later was given that line by a client. `serving`: clients can reach the
+    server. `writes`: the source has had a record.
     """
 
-    __slots__ = ("_serving", "_writes")
+    __slots__ = ("serving", "writes")
 
     def __init__(self) -> None:
-        self._writes = False
-        self._serving = False
+        self.writes = False
+        self.serving = False
 
     def starts(self) -> None:
         """A server starts: how it will log is open again."""
-        self._serving = False
+        self.serving = False
 
     def serves(self) -> None:
         """A plain line shows that clients can reach the server."""
-        self._serving = True
+        self.serving = True
 
     def accept(self, line: str) -> Record | None:
         """The record that a line is, unless this source writes none."""
-        if self._serving and not self._writes:
+        if self.serving and not self.writes:
             return None
         got = record(line)
         if got is not None:
-            self._writes = True
+            self.writes = True
         return got

@@ -26,14 +26,44 @@ start-up must not part a forged crash from the signs of life that deny it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from specwatch.domain import Incident, Launch, LogLine, Role
 from specwatch.errors import LaunchError
 from specwatch.log.candidates import Candidate, Weight
+from specwatch.log.routine import Level
 
 MOST_CANDIDATES = 1000
+MOST_MILESTONES = 512
+REFUSED_LINES = 3
+REFUSED_STEPS = 120
+"""Decode lines in a row, and steps that they sum up, with an acceptance of 1.00 before a draft counts as useless."""
 NOTE_LEAD = 10.0
+LED_SECONDS = 1
+ENOUGH_SCHEDULERS = 100
+"""Batches after which it is known whether a run's schedulers carry rank labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Which routine lines tell a run nothing: up to a level, with clocks from `first` to before `last`.
+
+    `unaccepted`: a batch line that says so tells something all the same.
+    """
+
+    level: Level
+    first: float = -math.inf
+    last: float = math.inf
+    unaccepted: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether the clocks matter."""
+        return self.last < math.inf
+
+
+_ROUTINE = {(level, unaccepted): Quiet(level, unaccepted=unaccepted) for level in Level for unaccepted in (False, True)}
 
 
 @dataclass(slots=True)
@@ -72,6 +102,10 @@ class Run:
     echoes: int = 0
     dropped: int = 0
     emitted: int = 0
+    unaccepted: int = 0
+    """Decode lines in a row whose drafts were all refused; negative once that was said."""
+    milestones: dict[tuple[tuple[str, ...], str], LogLine] = field(default_factory=dict)
+    """By rank and first words: the last line of each step of the start-up, such as `Load weight end. …`."""
 
     def add(self, found: Candidate) -> Candidate:
         """Takes a candidate in; the same error again, or from another rank, joins the one that still holds.
@@ -112,6 +146,58 @@ class Run:
         self.candidates = [old for old in self.candidates if old.weight is not Weight.ASIDE]
         self.open = [old for old in self.open if old.weight is not Weight.ASIDE]
 
+    def saw_acceptance(self, text: str) -> bool:
+        """A decode line of a server that speculates; True once, where drafts have been refused for long enough.
+
+        One line sums up `--decode-log-interval` steps (40 unless the server recorded another value).
+        """
+        if self.unaccepted < 0:
+            return False
+        if "accept len: 1.00" not in text:
+            self.unaccepted = 0
+            return False
+        self.unaccepted += 1
+        if self.unaccepted < REFUSED_LINES:
+            return False
+        own = self.starts[-1].launch() if self.starts else None
+        interval = own.value("decode_log_interval", 40) if own else 40
+        if isinstance(interval, int) and self.unaccepted * interval < REFUSED_STEPS:
+            return False
+        self.unaccepted = -1  # said once for a run
+        return True
+
+    def routine(self) -> Quiet:
+        """What tells nothing while no candidate is open."""
+        if not self.listening:
+            level = Level.REQUESTS
+        elif self.labelled + self.unlabelled < 1:
+            level = Level.ACCESS
+        else:
+            level = Level.BATCHES
+        return _ROUTINE[level, self.unaccepted == 0]
+
+    def quiet(self, led: float | None) -> Quiet | None:
+        """What tells nothing while candidates are open, and since a message at `led` that may have led to one."""
+        first, last = -math.inf, math.inf if led is None else led + LED_SECONDS + 0.5
+        for candidate in self.open:
+            span = candidate.silent()
+            if span is None:
+                return None
+            first, last = max(first, span[0]), min(last, span[1])
+        usual = self.routine()
+        return Quiet(usual.level, first, last, usual.unaccepted) if first < last else None
+
+    def saw_milestone(self, line: LogLine) -> None:
+        """A step of the start-up that tells about memory: rules may quote it beside a later failure."""
+        key = (line.ranks, line.text[:15])
+        if key in self.milestones or len(self.milestones) < MOST_MILESTONES:
+            self.milestones[key] = line
+
+    def _milestones(self, ranks: tuple[str, ...]) -> tuple[LogLine, ...]:
+        """The steps that a rank wrote; those of all where it wrote none, or the failure names no rank."""
+        own = [line for (whose, _), line in self.milestones.items() if whose == ranks]
+        return tuple(sorted(own or self.milestones.values(), key=lambda line: line.number))[-16:]
+
     def saw_orderly_end(self, line: LogLine) -> None:
         """The server stopped as it was told to."""
         self.ended = True
@@ -145,6 +231,7 @@ class Run:
         """Takes back what was split off at a start-up that was none, or one of another server beside this."""
         self.starts = later.starts + self.starts  # in front: the less likely ones
         self.echoes += later.echoes
+        self.milestones |= later.milestones
         for candidate in later.candidates:
             self.add(candidate)
 
@@ -190,7 +277,7 @@ class Run:
         return Incident(
             error=found.error,
             root=_error_line(found),
-            lines=tuple(found.lines),
+            lines=(*self._milestones(found.root.ranks), *found.lines),
             frames=found.frames,
             chain=found.chain,
             ranks=tuple(sorted(found.ranks)),

@@ -35,10 +35,10 @@ class Timeline:
         self._split_at: float | None = None
         self._since_split = 0
 
-    def start(self, text: str, now: float | None) -> None:
-        """A server starts: `text` is its record of its arguments, empty where it has written none yet."""
+    def start(self, text: str, now: float | None, offset: int) -> None:
+        """A server starts at a place of the log: `text` is its record of its arguments, empty before it wrote one."""
         run = self.run
-        if run.listening and self.clock.is_odd(now):
+        if run.listening and self.clock.is_odd(now, offset):
             return
         over = self.is_over()
         announced = next((start for start in run.starts if not start.text), None)
@@ -48,7 +48,7 @@ class Timeline:
         if over:
             if not run.starts and not self.starts:
                 self.starts = 1
-            self._part(run, now)
+            self._part(run, now, offset)
         self.starts += 1
         self.run.starts.append(Start(self.starts, text))
         self.run.touched = True
@@ -58,14 +58,14 @@ class Timeline:
         run = self.run
         return bool(run.listening or run.died or run.ended or run.candidates)
 
-    def tick(self) -> None:
+    def tick(self, offset: int) -> None:
         """A record went by: the last start-up is real once the log has gone on for longer than a start takes."""
         if self.before is not None:
             self._since_split += 1
             if not self._too_soon():
                 self.ready += self.before.take()
                 self.before = None
-                self.clock.restart(self.now)
+                self.clock.restart(self.now, offset)
 
     def alive(self) -> None:
         """A batch or an answer: what the last start-up parted too soon for a real one belongs together."""
@@ -80,11 +80,11 @@ class Timeline:
             self.before = None
         self.ready += self.run.take()
 
-    def _part(self, run: Run, now: float | None) -> None:
+    def _part(self, run: Run, now: float | None, offset: int) -> None:
         self.run = Run()
         if not run.listening:
             self.ready += run.take()
-            self.clock.restart(now)
+            self.clock.restart(now, offset)
             return
         if self.before is not None:
             self.before.merge(run)

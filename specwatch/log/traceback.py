@@ -47,6 +47,7 @@ _ENDED = re.compile(
 )
 _STATUS = re.compile(r"(?:requests\.exceptions|httpx)\.\w*Error:|httpx\.HTTPStatusError")
 _MOST_LINES = 40
+_MOST_SOURCE = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +151,15 @@ def _links(lines: Sequence[str]) -> list[Link]:
             message = [line]
         elif _CARETS.match(line):
             continue
-        elif frames and stripped and not frames[-1].source and (line[0] in " \t" or not indented):
-            frames[-1] = replace(frames[-1], source=stripped)
+        elif frames and stripped and (line[0] in " \t" or not indented) and _goes_on(frames[-1].source):
+            frames[-1] = replace(frames[-1], source=f"{frames[-1].source} {stripped}".strip())
     close()
     return links
+
+
+def _goes_on(source: str) -> bool:
+    """Whether more source belongs to a frame: it has none yet, or a bracket is open, as in an assert of several lines."""
+    return not source or (source.count("(") > source.count(")") and len(source) < _MOST_SOURCE)
 
 
 def ends(line: str, *, indented: bool, has_frames: bool) -> bool:

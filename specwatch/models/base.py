@@ -144,6 +144,9 @@ class Models(Protocol):
     def mask_embedding(self, path: str) -> MaskEmbedding | None:
         """The `mask_embedding.pt` of a local draft folder, None where it has none."""
 
+    def text(self, path: str) -> str:
+        """The text of a small file that the launch names, such as that of `--config`; `path` as the server sees it."""
+
     def drafts(
         self,
         target_path: str,

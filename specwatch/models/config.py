@@ -141,8 +141,8 @@ def _top_config(
     _first_architecture(top)
     inner = text_config(top)
     if entry.get("registry"):
-        if registry_data is not None:
-            top = building.build(name, registry_data(), source)
+        # read a second time with sglang's own class, always from config.json and as it stands there
+        top = building.build(name, registry_data() if registry_data is not None else data, source)
         if name == "internvl_chat" and (llm := top.sub("llm_config")) is not None:
             _flatten(llm, top)
         return top, remote

@@ -189,6 +189,21 @@ class LocalModels:
             return None
         return self._once(("mask embedding", path), lambda: mask_embedding.read(self._place(path, None).folder))
 
+    def text(self, path: str) -> str:
+        """The text of a small file that the launch names; see `base.Models.text`."""
+
+        def load() -> str:
+            host = self._maps.to_host(path) if path.startswith("/") else Path(path)
+            content = reading.read(host) if host is not None else None
+            if content is None:
+                raise ModelError(f"{path}: no such file on this machine, and the launch takes arguments from it")
+            try:
+                return content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ModelError(f"{path}: expected UTF-8 text: {error}") from None
+
+        return self._once(("text", path), load)
+
     def drafts(
         self,
         target_path: str,

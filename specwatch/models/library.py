@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NoReturn
 
 from specwatch.domain import Value
@@ -40,9 +40,7 @@ def refuse(exception: str, message: str, where: str = "") -> NoReturn:
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Any]:
     """The shipped table of what each class fills in; read on first use."""
-    loaded: Mapping[str, Any] = json.loads(
-        files("specwatch.models").joinpath("config_defaults.json").read_text("utf-8")
-    )
+    loaded: Mapping[str, Any] = json.loads(Path(__file__).with_name("config_defaults.json").read_text("utf-8"))
     return loaded
 
 

@@ -22,13 +22,14 @@ from specwatch.models import tokenizers
 from specwatch.models.base import Candidate, MaskEmbedding, ModelConfig, Tokenizer
 
 OWN_KEYS = frozenset(
-    {"vocab", "added", "mask_token", "weights", "files", "weight_bytes", "config_files", "mask_embedding"}
+    {"vocab", "added", "mask_token", "weights", "files", "weight_bytes", "config_files", "mask_embedding", "text"}
 )
 """Keys of an example's model that do not belong to its config.json.
 
 `vocab` is a letter for a token map, `added` more tokens with their ids, `mask_token` the declared mask token,
 `weights` a table of tensor shapes (an empty one: no weights), `files` names of further files, `weight_bytes` the size,
-`config_files` other configurations by name, as for `--decrypted-draft-config-file`.
+`config_files` other configurations by name, as for `--decrypted-draft-config-file`, `text` the content of what is no
+model but a file, such as that of `--config`.
 """
 _SIZE = 64
 
@@ -139,6 +140,10 @@ class MemoryModels:
         """The trained mask embedding that the example gives the draft: `mask_embedding = { mask_token_id = 7 }`."""
         saved = self._model(path).get("mask_embedding")
         return MaskEmbedding(**saved) if saved else None
+
+    def text(self, path: str) -> str:
+        """The text of a file of the example: `"/etc/x.yaml" = { text = "…" }`."""
+        return str(self._model(path).get("text", ""))
 
     def drafts(
         self,

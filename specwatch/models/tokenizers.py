@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -280,6 +279,8 @@ def _remember(cache: Path | None, key: str, entry: dict[str, Any]) -> None:
     entries[key] = entry
     kept = dict(list(entries.items())[-_CACHE_ENTRIES:])
     text = json.dumps({"version": _CACHE_VERSION, "tokenizers": kept})
+    import tempfile
+
     with contextlib.suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile("w", dir=cache.parent, prefix=".tokenizers-", delete=False) as file:

@@ -37,6 +37,16 @@ def document(sources: Iterable[SourceRead], findings: Iterable[Finding]) -> Json
     }
 
 
+def check_document(checked: Iterable[tuple[str, Iterable[Finding], Iterable[Verdict]]]) -> Json:
+    """The whole answer of `check`: one finding a problem, and beside them what could not be told."""
+    findings: list[Json] = []
+    unknown: list[Json] = []
+    for name, found, untold in checked:
+        findings += [{**finding_object(finding), "target": name} for finding in found]
+        unknown += [{"target": name, "check": v.check, "because": redact.text(v.because)} for v in untold]
+    return {"schema": SCHEMA, "specwatch": __version__, "sources": [], "findings": findings, "unknown": unknown}
+
+
 def dumps(answer: Json) -> str:
     """The text of an answer, one object, ASCII only so that no control character of a log reaches a terminal."""
     return json.dumps(answer, indent=1)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from specwatch.domain import Applicability, Change, Finding, Fix, Severity, Status
+from specwatch.domain import Applicability, Change, Finding, Fix, Severity, Status, Verdict
 from specwatch.report import redact
 from specwatch.report.as_json import SourceRead, command
 
@@ -72,6 +72,10 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
         for paragraph in short.split("\n"):
             for part in _wrap(paragraph, width - 5, ""):
                 yield Piece("   |  ", "quiet"), Piece(part)
+    elif finding.verdict.message is not None:
+        said = f"{finding.verdict.exception}: {finding.verdict.message}".rstrip(": ")
+        for part in _wrap(clean(said[:LONGEST_MESSAGE]), width - 5, ""):
+            yield Piece("   |  ", "quiet"), Piece(part)
     yield from _proof(finding, width)
     for number, fix in enumerate(finding.fixes, 1):
         yield from _fix(fix, number, width)
@@ -123,6 +127,11 @@ def _proof(finding: Finding, width: int) -> Iterator[Line]:
             yield Piece("        - ", "quiet") if not part.startswith("    ") else Piece(" " * 10), Piece(part.strip())
     if verdict.status is Status.BROKEN and verdict.because:
         yield from _labelled("but", clean(verdict.because), "unproved", width)
+
+
+def could_not_tell(verdict: Verdict, width: int = 80) -> Iterator[Line]:
+    """A check that could not be made, and why."""
+    yield from _labelled(f"could not tell ({verdict.check})", clean(verdict.because), "unproved", width)
 
 
 def _labelled(label: str, text: str, style: str, width: int) -> Iterator[Line]:

@@ -8,13 +8,23 @@ from pathlib import Path
 
 from specwatch.domain import Frame, Incident, Match, Role
 from specwatch.errors import ConfigError, RuleError
-from specwatch.rulebook.rule import PREFIX, Pattern, Rule, load
+from specwatch.rulebook.rule import PREFIX, SHORTEST, Pattern, Rule, load
 
 
 def bundled_directory() -> Path:
     """Where the shipped rules lie: inside the installed package, or beside it in a source checkout."""
     inside = Path(__file__).resolve().parents[1] / "rules"
     return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / "rules"
+
+
+def _told(rule: Rule, incident: Incident) -> Mapping[str, str]:
+    """What the milestones of the start-up tell beside the message: the last line that each expression knows counts."""
+    told: dict[str, str] = {}
+    for expression in rule.context:
+        found = next((got for line in reversed(incident.lines) if (got := expression.match(line.text))), None)
+        if found:
+            told |= {name: value for name, value in found.groupdict().items() if value is not None}
+    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +47,8 @@ class Rulebook:
         self._index: dict[str, list[tuple[Pattern, Rule]]] = {}
         for rule in self.rules.values():
             for pattern in rule.patterns:
-                self._index.setdefault(pattern.prefix[:PREFIX], []).append((pattern, rule))
+                length = PREFIX if len(pattern.prefix) >= PREFIX else SHORTEST
+                self._index.setdefault(pattern.prefix[:length], []).append((pattern, rule))
         for entries in self._index.values():
             entries.sort(key=lambda entry: not (entry[0].frame or entry[0].source))  # the pickier ones first
 
@@ -45,7 +56,7 @@ class Rulebook:
         self, text: str, release: str = "", frames: Sequence[Frame] = ()
     ) -> tuple[Pattern, Rule, Mapping[str, str]] | None:
         """The rule whose pattern matches a message from its first character, the pattern, and what it captured."""
-        for pattern, rule in self._index.get(text[:PREFIX], ()):
+        for pattern, rule in (*self._index.get(text[:PREFIX], ()), *self._index.get(text[:SHORTEST], ())):
             if text.startswith(pattern.prefix) and (found := pattern.regex.match(text)):
                 if not (rule.covers(release) and pattern.fits(frames)):
                     continue
@@ -68,7 +79,8 @@ class Rulebook:
             found = self.look_up(text, release, frames) or self.look_up(text, "", frames)
             if found:
                 pattern, rule, captures = found
-                return Match(rule=rule.id, pattern=pattern.name, captures=captures, incident=incident)
+                told = {**_told(rule, incident), **captures}
+                return Match(rule=rule.id, pattern=pattern.name, captures=told, incident=incident)
         return None
 
     def by_cause(self, check: str, cause: str) -> Rule | None:

@@ -99,6 +99,7 @@ def draft_rule(record: Mapping[str, Any]) -> str:
     lines = [
         "# Drafted from a documented record. To do: an example and a counter-example from real logs, the first release",
         "# that prints the message, a check that proves the cause, and fixes by their names (specwatch explain).",
+        *_comments(record),
         f"title    = {_string(_title(message))}",
         'severity = "fatal"' if record.get("severity") in ("critical", "high") else 'severity = "degraded"',
         'role     = "cause"',
@@ -131,6 +132,22 @@ def draft_rule(record: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _comments(record: Mapping[str, Any]) -> Iterator[str]:
+    """What helps to finish the rule and has no place in the format: where it is from, and how others would check."""
+    place = f"{record.get('filePath') or '?'}, line {record.get('lineNumber') or '?'}"
+    yield f"# From {_one_line(place)} at {_one_line(record.get('analyzedSha') or '?')}."
+    if tags := [str(tag) for tag in record.get("tags") or []]:
+        yield f"# Tags: {_one_line(', '.join(tags))}."
+    if code := record.get("validationCode"):
+        yield "# The record's own idea of a check:"
+        yield from (f"#     {_one_line(line)}".rstrip() for line in str(code).split("\n"))
+
+
+def _one_line(text: object) -> str:
+    """A text that stays inside its comment: no control characters, which TOML refuses there."""
+    return re.sub(r"[\x00-\x08\x0a-\x1f\x7f]", " ", str(text))
 
 
 def _title(message: str) -> str:

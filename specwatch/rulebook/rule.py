@@ -23,13 +23,15 @@ from specwatch.errors import RuleError
 from specwatch.fixes import FIXES, Edit
 
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-PREFIX = 10  # literal characters that a pattern must begin with, so that it can be found through an index
+PREFIX = 10  # literal characters by which a pattern is found through an index
+SHORTEST = 5  # those that it must begin with at least, as in "Rank 3 scheduler is dead"
 STATUSES = ("stable", "experimental")
 _KEYS = {
-    "rule": {"title", "severity", "role", "status", "sglang", "docs", "pattern", "check", "cause", "example"}
+    "rule": {"title", "severity", "role", "status", "sglang", "docs", "pattern", "context", "check", "cause", "example"}
     | {"counterexample"},
     "docs": {"what", "why", "limits", "references"},
     "pattern": {"name", "line", "cause", "frame", "source"},
+    "context": {"line"},
     "check": {"use"},
     "cause": {"says", "fixes", "todo"},
     "fix": {"use", "applicability", "why", "set", "remove", "set_env", "unset_env"},
@@ -126,7 +128,11 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One failure: how to recognise it, which check proves it, and what helps for each of its causes."""
+    """One failure: how to recognise it, which check proves it, and what helps for each of its causes.
+
+    `context` are expressions over the milestones of the same start-up (memory before and after the weights, the size
+    of the KV cache …): what the last line that each matches holds joins the captures.
+    """
 
     id: str
     path: Path
@@ -137,6 +143,7 @@ class Rule:
     sglang: SpecifierSet
     docs: Mapping[str, Any]
     patterns: tuple[Pattern, ...]
+    context: tuple[re.Pattern[str], ...]
     check: str | None
     causes: Mapping[str, Cause]
     examples: tuple[Example, ...]
@@ -236,20 +243,29 @@ class _Reader:
 
 def _pattern(reader: _Reader, table: Mapping[str, Any], where: str) -> Pattern:
     reader.known(table, "pattern", where)
+    line = _expression(reader, table, where)
+    name, cause = reader.text(table, "name", where), reader.text(table, "cause", where, "")
+    frame, source = reader.text(table, "frame", where, ""), reader.text(table, "source", where, "")
+    return Pattern(name=name, line=line, cause=cause, frame=frame, source=source)
+
+
+def _expression(reader: _Reader, table: Mapping[str, Any], where: str) -> str:
     line = reader.text(table, "line", where)
     try:
         re.compile(line)
     except re.error as error:
         reader.complain(where, f"'line' is no regular expression: {error}")
-        line = "(?!)"
-    else:
-        if re.search(r"(?<!\\)\.[*+](?!\?)", line):
-            reader.complain(where, "'line' holds a bare '.*' or '.+': say what may stand there, such as [^,]{1,80}")
-        if len(literal_prefix(line)) < PREFIX:
-            reader.complain(where, f"'line' must begin with {PREFIX} literal characters, so that it can be indexed")
-    name, cause = reader.text(table, "name", where), reader.text(table, "cause", where, "")
-    frame, source = reader.text(table, "frame", where, ""), reader.text(table, "source", where, "")
-    return Pattern(name=name, line=line, cause=cause, frame=frame, source=source)
+        return "(?!)"
+    if re.search(r"(?<!\\)\.[*+](?!\?)", line):
+        reader.complain(where, "'line' holds a bare '.*' or '.+': say what may stand there, such as [^,]{1,80}")
+    if len(literal_prefix(line)) < SHORTEST:
+        reader.complain(where, f"'line' must begin with {SHORTEST} literal characters, so that it can be indexed")
+    return line
+
+
+def _context(reader: _Reader, table: Mapping[str, Any], where: str) -> re.Pattern[str]:
+    reader.known(table, "context", where)
+    return re.compile(_expression(reader, table, where))
 
 
 def _cause(reader: _Reader, name: str, table: Mapping[str, Any]) -> Cause:
@@ -369,6 +385,7 @@ def load(path: Path) -> Rule:
         sglang=releases,
         docs=docs,
         patterns=tuple(_pattern(reader, p, f"pattern {n}") for n, p in enumerate(reader.tables(table, "pattern"), 1)),
+        context=tuple(_context(reader, c, f"context {n}") for n, c in enumerate(reader.tables(table, "context"), 1)),
         check=check,
         causes={name: _cause(reader, name, entry) for name, entry in table.get("cause", {}).items()},
         examples=tuple(_example(reader, entry) for entry in reader.tables(table, "example")),

@@ -52,32 +52,29 @@ def read(path: str, stats: Stats | None = None) -> Iterator[Raw]:
     """
     name = name_of(path)
     stats = stats if stats is not None else Stats()
-    offset, judged = 0, False
-    line = _Line()
+    offset = 0
+    line = LongLine()
     try:
-        for block in blocks(path):
-            if not judged and (sample := block.lstrip(b"\0")[:_JUDGED]):
-                _refuse_binary(sample, name)
-                judged = True
+        for block in judged(blocks(path), name):
             stats.bytes += len(block)
             *whole, rest = block.split(b"\n")
             for piece in whole:
                 if line.length:
                     line.add(piece)
                     text, length = line.text(), line.length
-                    line = _Line()
+                    line = LongLine()
                 elif len(piece) <= LINE_CAP:
-                    text, length = _decode(piece), len(piece)
+                    text, length = decoded(piece), len(piece)
                 else:
                     line.add(piece)
                     text, length = line.text(), line.length
-                    line = _Line()
+                    line = LongLine()
                 stats.lines += 1
                 yield Raw(name, stats.lines, offset, text)
                 offset += length + 1
             line.add(rest)
     except SourceError:
-        if line.length and judged:
+        if line.length and stats.bytes:
             stats.lines += 1
             yield Raw(name, stats.lines, offset, line.text())
         raise
@@ -86,8 +83,8 @@ def read(path: str, stats: Stats | None = None) -> Iterator[Raw]:
         yield Raw(name, stats.lines, offset, line.text())
 
 
-class _Line:
-    """A line that spans blocks: keeps what the cap allows and counts the rest."""
+class LongLine:
+    """A line that spans blocks: keeps what the cap allows and counts the rest in `length`."""
 
     __slots__ = ("_decided", "_hole", "_pieces", "_room", "length")
 
@@ -99,6 +96,7 @@ class _Line:
         self._decided = False
 
     def add(self, piece: bytes) -> None:
+        """Takes in the next bytes of the line."""
         self.length += len(piece)
         if not self._room:
             return
@@ -117,20 +115,32 @@ class _Line:
                 self._pieces, self._room = [start[:LINE_CAP]], 0
 
     def text(self) -> str:
+        """The line as far as it is kept; one that was cut says so."""
         kept = b"".join(self._pieces)
-        text = _decode(kept)
+        text = decoded(kept)
         length = self.length - self._hole
         if length > len(kept):
             text += f" … [cut by specwatch: the line has {length} bytes]"
         return text
 
 
-def _decode(data: bytes) -> str:
+def decoded(data: bytes) -> str:
+    """The text of a line without its end, a carriage return included; bytes that are no UTF-8 become U+FFFD."""
     if data[-1:] == b"\r":
         data = data[:-1]
     if data[:1] == b"\0":  # the hole that a truncated log leaves when its writer goes on at the old offset
         data = data.lstrip(b"\0")
     return data.decode("utf-8", "replace")
+
+
+def judged(source: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The same blocks, but SourceError at the first one with anything in it that is no text."""
+    unknown = True
+    for block in source:
+        if unknown and (sample := block.lstrip(b"\0")[:_JUDGED]):
+            _refuse_binary(sample, name)
+            unknown = False
+        yield block
 
 
 def _refuse_binary(sample: bytes, name: str) -> None:

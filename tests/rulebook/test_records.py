@@ -27,6 +27,9 @@ RECORD: dict[str, Any] = {
     "filePath": "python/sglang/srt/speculative/dflash_worker_v2.py",
     "documentation": 'Text with "quotes", a \\ and a\nnew line',
     "solutions": ["first", "second"],
+    "validationCode": "line one\nline two \x00\r[x]",
+    "tags": ["a", "b"],
+    "analyzedSha": "0132848",
     "schemaVersion": 2,
 }
 
@@ -48,6 +51,8 @@ def test_a_draft_rule_loads_and_holds(tmp_path: Path, values: list[object]) -> N
     rule = load(path)
     assert rule.status == "experimental"
     assert "to do" in path.read_text().lower()
+    assert "#     line two   [x]\n" in path.read_text()
+    assert "dflash_worker_v2.py, line ? at 0132848." in path.read_text()
     assert prove(rule, Rulebook([rule])) == ()
     book = Rulebook([rule])
     found = book.look_up(

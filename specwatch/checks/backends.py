@@ -1,0 +1,81 @@
+"""Which attention backends and which page size a launch comes to, as far as the launch itself tells.
+
+Mirrors srt/arg_groups/overrides.py: _attention_backend_default, _attention_backend_fa3_fp8_fallback,
+_mla_backend_page_constraints and _page_size_default, and model_override_base.py: attention_backends_of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specwatch.checks.subject import Subject
+from specwatch.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """The backends in force: `base` for what names none of its own; None where SGLang picks one for the GPU."""
+
+    base: str | None
+    prefill: str | None
+    decode: str | None
+
+    @property
+    def both(self) -> tuple[str | None, str | None]:
+        """Prefill and decode."""
+        return self.prefill, self.decode
+
+
+def attention(subject: Subject) -> Attention:
+    """The attention backends that a launch names."""
+    launch = subject.launch
+    prefill, decode = launch.text_value("prefill_attention_backend"), launch.text_value("decode_attention_backend")
+    base = launch.text_value("attention_backend")
+    if prefill is not None and prefill == decode:
+        base = prefill
+    if base == "fa3" and launch.value("kv_cache_dtype") == "fp8_e5m2":
+        base = "triton"
+    return Attention(base=base, prefill=prefill or base, decode=decode or base)
+
+
+_PAGED: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (
+    ("flashmla", ("base", "decode"), (64,)),
+    ("trtllm_mla", ("base", "decode"), (32, 64)),
+    ("cutedsl_mla", ("base", "decode", "prefill"), (32, 64)),
+    ("trtllm_mha", ("base", "decode", "prefill", "draft"), (16, 32, 64, 128)),
+    ("hpc_ops", ("base", "decode", "prefill"), (64,)),
+)
+"""Backends that have page sizes of their own: where they count, and the sizes; any other size becomes 64."""
+
+
+def page_size(subject: Subject) -> int:
+    """The page size of the KV cache in tokens: what is typed (1 by default), then what a backend forces on it."""
+    typed = subject.number("page_size")
+    size = 1 if typed is None else typed
+    named = attention(subject)
+    places = {
+        "base": named.base,
+        "prefill": subject.launch.text_value("prefill_attention_backend"),
+        "decode": subject.launch.text_value("decode_attention_backend"),
+        "draft": subject.launch.text_value("speculative_draft_attention_backend"),
+    }
+    for backend, where, sizes in _PAGED:
+        if backend in (places[place] for place in where) and size not in sizes:
+            size = 64
+    return size
+
+
+def default_for_trees(subject: Subject) -> tuple[str, ...]:
+    """The backends that SGLang may pick by itself when drafts branch: it hangs on the GPU, which no launch names.
+
+    Mirrors model_override_base.py: get_default_attn_backend. A target that cannot be read may get any of them.
+    """
+    return ("flashinfer", "triton", "aiter", *(("fa3", "trtllm_mla") if _latent(subject) else ()))
+
+
+def _latent(subject: Subject) -> bool:
+    """Whether the target has multi-head latent attention, whose defaults differ."""
+    try:
+        return subject.target().text.has("kv_lora_rank")
+    except ModelError:
+        return True

@@ -1,0 +1,113 @@
+"""Changes in what a server shares with others: its ports, its container's memory, its GPUs, its patience."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specwatch.checks.subject import Subject, Unreadable
+from specwatch.domain import Applicability, Value
+from specwatch.errors import ModelError
+from specwatch.fixes.proposal import Proposal, Request, edited
+from specwatch.launch.command import container_setting, removal, setting
+from specwatch.models.base import Config
+
+SHARED_MEMORY = "32g"
+PATIENCE = 600  # seconds
+KV = "num_key_value_heads"
+
+
+def more_shared_memory(ask: Request) -> Iterator[Proposal]:
+    """Give the container the host's /dev/shm, or a larger one of its own, where `docker run` starts the server."""
+    launch = ask.launch
+    if launch is None:
+        return
+    host = container_setting(launch, "--ipc", "host")
+    if host is None or host.old == "host":
+        return
+    sized = container_setting(launch, "--shm-size", SHARED_MEMORY)
+    why = "docker gives a container 64 MB of /dev/shm, and the ranks exchange data through it"
+    if sized is not None and sized.old is None:
+        yield edited(launch, (sized,), why, ceiling=Applicability.REVIEW)
+    yield edited(launch, (host,), f"{why}: the host's own is used", ceiling=Applicability.REVIEW)
+
+
+def next_port(ask: Request) -> Iterator[Proposal]:
+    """Listen on the next port. Whether that one is free no log tells, and clients must follow."""
+    launch = ask.launch
+    if launch is None:
+        return
+    now = launch.value("port", 30000)
+    if not isinstance(now, int) or not 0 < now < 65535:
+        return
+    why = f"port {now} is taken; whether {now + 1} is free is not known, and clients and probes must follow"
+    yield edited(launch, (setting(launch, "--port", now + 1),), why, ceiling=Applicability.REVIEW)
+
+
+def longer_watchdog(ask: Request) -> Iterator[Proposal]:
+    """Wait longer for a step that is slow rather than stuck."""
+    launch = ask.launch
+    try:
+        told = float(ask.captures.get("seconds", ""))
+    except ValueError:
+        return
+    if launch is None:
+        return
+    wanted = max(PATIENCE, int(told * 2))
+    why = f"only if a step may rightly take longer than {told:g} s (first compilation, slow disk); a hang stays one"
+    yield edited(launch, (setting(launch, "--watchdog-timeout", wanted),), why, ceiling=Applicability.REVIEW)
+
+
+def without_attention_dp(ask: Request) -> Iterator[Proposal]:
+    """Split attention over the GPUs again instead of copying it to each."""
+    launch = ask.launch
+    if launch is None or not Subject(launch, ask.models).attention_dp():
+        return
+    flags = ("--enable-dp-attention", "--dp-size", "--attn-dp-size", "--enable-dp-lm-head")
+    changes = removal(launch, flags)
+    if changes:
+        why = "without attention data parallelism each GPU holds a part of the attention weights, not all of them"
+        yield edited(launch, changes, why, ceiling=Applicability.REVIEW)
+
+
+def dividing_tp_size(ask: Request) -> Iterator[Proposal]:
+    """The largest smaller --tp-size that divides every number of heads in the configuration, and the number named."""
+    launch = ask.launch
+    if launch is None:
+        return
+    subject = Subject(launch, ask.models)
+    now = subject.number("tp_size")
+    if now is None or now < 2:
+        return
+    named = ask.captures.get("numerator", "")
+    try:
+        heads = _heads(subject)
+    except (ModelError, Unreadable):
+        return
+    counts = [*heads, *([int(named)] if named.isdigit() and int(named) in heads else [])]
+    if not counts or (named.isdigit() and int(named) not in heads):
+        return  # the number in the message is none that the configuration explains
+    wanted = next(size for size in range(now - 1, 0, -1) if _divides(size, counts, _of(subject.target().text, KV)))
+    why = f"{wanted} divides {', '.join(str(count) for count in dict.fromkeys(counts))} heads; fewer GPUs must hold it"
+    yield edited(launch, (setting(launch, "--tp-size", wanted),), why, ceiling=Applicability.REVIEW)
+
+
+def _divides(size: int, counts: list[int], kv_heads: Value) -> bool:
+    """Whether the heads split evenly; key-value heads may also be copied, a whole number of times."""
+    if any(count % size for count in counts):
+        return False
+    return not isinstance(kv_heads, int) or kv_heads < 1 or kv_heads % size == 0 or size % kv_heads == 0
+
+
+def _heads(subject: Subject) -> list[int]:
+    """The numbers of attention heads that are split over the ranks: the language model's and the vision tower's."""
+    config = subject.target()
+    parts: list[Value] = [_of(config.text, "num_attention_heads"), _of(config.top, "num_attention_heads")]
+    for section in ("vision_config", "llm_config", "text_config", "language_config"):
+        inner = config.top.get(section)
+        if isinstance(inner, dict):
+            parts += [inner.get("num_attention_heads"), inner.get("num_heads")]
+    return list(dict.fromkeys(part for part in parts if isinstance(part, int) and part > 0))
+
+
+def _of(config: Config, key: str) -> Value:
+    return config.get(key)

@@ -1,0 +1,198 @@
+"""The fast way from a log to its incidents: routine lines are run past, the others framed one by one.
+
+It gives exactly what `Framer` and `Assembler` give of every line, because they say themselves (`quiet`) which routine
+lines would change nothing in the state they are in:
+
+- *no candidate is open* (nearly always): batches, access lines and logged requests change nothing, and of the other
+  lines only those whose message is known to somebody (`Assembler.is_news`);
+- *a candidate waits for what denies it*: the same lines as long as their clocks lie within its grace;
+- *a traceback is being read, a start-up settles, records may be JSON, colours are in the text*: every line counts.
+
+What a skipped line leaves behind is its number, counted, and its clock, read from the last bytes if it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+
+from specwatch.domain import Incident
+from specwatch.errors import SourceError
+from specwatch.log import routine
+from specwatch.log.clock import HEADER, LOOKBACK, seconds
+from specwatch.log.framing import Framer
+from specwatch.log.incidents import Assembler, Known
+from specwatch.log.routine import UNACCEPTED, Level
+from specwatch.log.runs import Quiet
+from specwatch.sources.blocks import name_of
+from specwatch.sources.chunks import Chunk, Piece, chunks
+from specwatch.sources.once import LINE_CAP, LongLine, Raw, Stats, decoded
+
+_SAME_SECOND = re.compile(rb"(\[2.{18})[^\n]*+\n(?:\1[^\n]*+\n|INFO:[^\n]*+\n)*+")
+_LONGEST_MESSAGE = 4096
+_COLOURS = b"\x1b"
+
+Search = Callable[[], routine.Hyperscan | None]
+
+
+def incidents(
+    path: str, stats: Stats, known: Known | None = None, search: Search = routine.engine
+) -> Iterator[Incident]:
+    """The incidents of one log as `log.incidents` gives them for all its lines; `stats` counts along.
+
+    `search` is asked for a faster engine once a log turns out to be long. Raises SourceError as `sources.once.read`.
+    """
+    return skim(chunks(path, stats), name_of(path), stats, known, search)
+
+
+def skim(
+    parts: Iterable[Chunk | Piece],
+    source: str,
+    stats: Stats,
+    known: Known | None = None,
+    search: Search = routine.engine,
+    fewest: int = routine.FEWEST,
+) -> Iterator[Incident]:
+    """The incidents of a log that was cut into parts; `search` is asked from `fewest` bytes on."""
+    skimmer = Skimmer(source, stats, known)
+    unasked = True
+    try:
+        for part in parts:
+            if isinstance(part, Piece):
+                yield from skimmer.line(part.text, part.offset)
+                continue
+            if unasked and stats.bytes >= fewest:
+                skimmer.engine, unasked = search(), False
+            yield from skimmer.chunk(part)
+    except SourceError:
+        yield from skimmer.flush()
+        raise
+    yield from skimmer.flush()
+
+
+class Skimmer:
+    """Takes the chunks of one log in order and gives incidents."""
+
+    def __init__(self, source: str, stats: Stats, known: Known | None = None) -> None:
+        self.engine: routine.Hyperscan | None = None
+        self._source = source
+        self._stats = stats
+        self._framer = Framer(source)
+        self._assembler = Assembler(known)
+
+    def chunk(self, chunk: Chunk) -> Iterator[Incident]:
+        """Takes whole lines in."""
+        data, end = chunk.data, chunk.end
+        others = _Others(chunk, self.engine)
+        coloured = data.find(_COLOURS, 1, end) >= 0
+        start = 1
+        while start < end:
+            if not coloured and (quiet := self._quiet()):
+                stop = self._next_news(chunk, others, start, quiet)
+                if stop > start:
+                    self._stats.lines += chunk.lines(start, stop)
+                    self._assembler.skipped(
+                        data[max(start, _line_at(data, stop - LOOKBACK)) : stop], chunk.offset + stop
+                    )
+                    start = stop
+                    continue
+            stop = data.index(b"\n", start)
+            yield from self.line(_text(data, start, stop), chunk.offset + start)
+            start = stop + 1
+
+    def line(self, text: str, offset: int) -> Iterator[Incident]:
+        """Takes one line in."""
+        self._stats.lines += 1
+        for line in self._framer.feed(Raw(self._source, self._stats.lines, offset, text)):
+            yield from self._assembler.feed(line)
+
+    def flush(self) -> Iterator[Incident]:
+        """The log has ended."""
+        for line in self._framer.flush():
+            yield from self._assembler.feed(line)
+        yield from self._assembler.flush()
+
+    def _quiet(self) -> Quiet | None:
+        level = self._framer.quiet()
+        quiet = self._assembler.quiet() if level is not None else None
+        if quiet is None or level is None or quiet.level <= level:
+            return quiet
+        return Quiet(level, quiet.first, quiet.last, quiet.unaccepted)
+
+    def _next_news(self, chunk: Chunk, others: _Others, start: int, quiet: Quiet) -> int:
+        """Where the next line begins that may change something."""
+        while True:
+            stop = others.after(start, quiet)
+            if quiet.timed:
+                return _in_time(chunk.data, start, stop, quiet)
+            if stop == chunk.end or self._is_news(chunk.data, stop):
+                return stop
+            start = chunk.data.index(b"\n", stop) + 1
+            if start == chunk.end:
+                return start
+
+    def _is_news(self, data: bytes, start: int) -> bool:
+        head = HEADER.match(data, start)
+        if head is None or data[start : start + 2] != b"[2":
+            return True
+        end = data.index(b"\n", start)
+        if end - start > _LONGEST_MESSAGE:
+            return True
+        return self._assembler.is_news(decoded(data[head.end() : end]))
+
+
+class _Others:
+    """Where the lines of a chunk begin that are not routine, searched for when they are asked for."""
+
+    __slots__ = ("_chunk", "_engine", "_found")
+
+    def __init__(self, chunk: Chunk, engine: routine.Hyperscan | None) -> None:
+        self._chunk = chunk
+        self._engine = engine
+        self._found: tuple[list[int], list[int]] | None = None
+
+    def after(self, start: int, quiet: Quiet) -> int:
+        """The next such line from `start` on, at the end of the chunk if there is none."""
+        data, end, _ = self._chunk
+        if self._engine is not None and quiet.level is Level.BATCHES:
+            if self._found is None:
+                self._found = self._engine.scan(memoryview(data)[:end])
+                for places in self._found:
+                    places[:] = [data.rfind(b"\n", 0, place) + 1 for place in places]
+                    places.append(end)
+            others, unaccepted = self._found
+            stop = others[bisect_left(others, start)]
+            return min(stop, unaccepted[bisect_left(unaccepted, start)]) if quiet.unaccepted else stop
+        stop = routine.next_other(data, start, end, quiet.level)
+        if quiet.unaccepted and quiet.level is Level.BATCHES:
+            found = data.find(UNACCEPTED, start, stop)
+            return _line_at(data, found) if found >= 0 else stop
+        return stop
+
+
+def _line_at(data: bytes, place: int) -> int:
+    """Where the line begins that a place lies in; its newline belongs to it."""
+    return data.rfind(b"\n", 0, place) + 1 if place > 0 else 1
+
+
+def _in_time(data: bytes, start: int, stop: int, quiet: Quiet) -> int:
+    """The first line from `start` to `stop`, routine ones all, that has a clock for which it is not quiet."""
+    while start < stop:
+        if data[start : start + 2] == b"[2":
+            now = seconds(data[start + 1 : start + 20].decode("latin-1"))
+            if now is None or not quiet.first <= now < quiet.last:
+                return start
+            same = _SAME_SECOND.match(data, start, stop)
+            start = same.end() if same else data.index(b"\n", start) + 1
+        else:
+            start = data.index(b"\n", start) + 1
+    return stop
+
+
+def _text(data: bytes, start: int, stop: int) -> str:
+    if stop - start <= LINE_CAP:
+        return decoded(data[start:stop])
+    line = LongLine()
+    line.add(data[start:stop])
+    return line.text()

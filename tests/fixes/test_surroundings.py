@@ -1,0 +1,93 @@
+"""What a server shares with others: ports, a container's memory, GPUs, patience, and a common data type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specwatch.domain import Applicability, Status, Verdict
+from specwatch.fixes import FIXES, Request
+from specwatch.launch.command import parse
+from specwatch.models.memory import MemoryModels
+
+PLAIN = "python -m sglang.launch_server --model-path /m"
+DOCKER = "docker run --gpus all {} image python3 -m sglang.launch_server --model-path /m"
+
+
+def commands(use: str, command: str, models: dict[str, Any] | None = None, **captures: str) -> list[str]:
+    """The commands that a repair proposes; none of them is more than for review."""
+    verdict = Verdict(check="", status=Status.UNKNOWN)
+    launch = parse(command, "0.5.23")
+    ask = Request(launch=launch, verdict=verdict, models=MemoryModels(models or {}), captures=captures)
+    proposals = list(FIXES[use](ask))
+    assert all(p.ceiling <= Applicability.REVIEW for p in proposals if use != "target-dtype")
+    return [proposal.launch.text for proposal in proposals if proposal.launch]
+
+
+def test_shared_memory_of_a_container() -> None:
+    assert commands("more-shared-memory", DOCKER.format("-p 1:1")) == [
+        DOCKER.format("-p 1:1").replace("docker run", "docker run --shm-size 32g"),
+        DOCKER.format("-p 1:1").replace("docker run", "docker run --ipc host"),
+    ]
+
+
+def test_shared_memory_that_was_given() -> None:
+    command = DOCKER.format("--shm-size=1g")
+    assert commands("more-shared-memory", command) == [command.replace("docker run", "docker run --ipc host")]
+
+
+@pytest.mark.parametrize("command", [DOCKER.format("--ipc=host"), DOCKER.format("--ipc host"), PLAIN])
+def test_nothing_to_give(command: str) -> None:
+    assert commands("more-shared-memory", command) == []
+
+
+def test_the_next_port() -> None:
+    assert commands("next-port", f"{PLAIN} --port 8000") == [f"{PLAIN} --port 8001"]
+    assert commands("next-port", PLAIN) == [f"{PLAIN} --port 30001"]
+    assert commands("next-port", f"{PLAIN} --port 65535") == []
+
+
+def test_more_patience() -> None:
+    assert commands("longer-watchdog", PLAIN, seconds="0.4") == [f"{PLAIN} --watchdog-timeout 600"]
+    assert commands("longer-watchdog", f"{PLAIN} --watchdog-timeout 400", seconds="400") == [
+        f"{PLAIN} --watchdog-timeout 800"
+    ]
+    assert commands("longer-watchdog", PLAIN) == []
+
+
+def test_attention_dp_goes_only_where_it_is_on() -> None:
+    on = f"{PLAIN} --tp-size 8 --dp-size 8 --enable-dp-attention"
+    assert commands("without-attention-dp", on) == [f"{PLAIN} --tp-size 8"]
+    assert commands("without-attention-dp", f"{PLAIN} --dp-size 2") == []
+
+
+@pytest.mark.parametrize(
+    ("tp", "heads", "kv_heads", "numerator", "wanted"),
+    [
+        (16, 40, 8, "40", 8),
+        (3, 8, 8, "8", 2),
+        (8, 12, 12, "12", 6),
+        (8, 12, 2, "12", 6),
+        (5, 12, 3, "12", 3),
+        (2, 25, 5, "25", 1),
+        (16, 40, 8, "11008", None),
+        (1, 40, 8, "40", None),
+    ],
+)
+def test_a_size_that_divides(tp: int, heads: int, kv_heads: int, numerator: str, wanted: int | None) -> None:
+    config = {"model_type": "llama", "hidden_size": heads * 64, "vocab_size": 8}
+    config |= {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    found = commands("dividing-tp-size", f"{PLAIN} --tp-size {tp}", {"/m": config}, numerator=numerator)
+    assert found == ([f"{PLAIN} --tp-size {wanted}"] if wanted else [])
+
+
+def test_a_size_that_divides_needs_the_configuration() -> None:
+    assert commands("dividing-tp-size", f"{PLAIN} --tp-size 16", numerator="40") == []
+
+
+def test_the_targets_own_type() -> None:
+    models = {"/m": {"model_type": "llama", "torch_dtype": "bfloat16", "vocab_size": 8}}
+    assert commands("target-dtype", PLAIN, models) == [f"{PLAIN} --dtype bfloat16"]
+    assert commands("target-dtype", f"{PLAIN} --dtype half", models) == []
+    assert commands("target-dtype", PLAIN, {"/m": {"model_type": "llama", "vocab_size": 8}}) == []
