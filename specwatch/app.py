@@ -232,6 +232,90 @@ def drafts(
     _finish(run)
 
 
+config_option = click.option(
+    "--config", type=DIRECTORY, metavar="FILE", help="The configuration; /etc/specwatch/specwatch.toml where it exists."
+)
+state_option = click.option("--state", type=DIRECTORY, metavar="DIR", help="Where the daemon remembers.")
+
+
+@app.command()
+@config_option
+@state_option
+@click.option("--log", "logs", metavar="LOG", multiple=True, help="A log to watch: path, glob, journal:UNIT, -.")
+@click.option("--once", is_flag=True, help="Read to the end and exit; exit 1 where something fires.")
+@click.option("--check-config", is_flag=True, help="Check the configuration, rules included, and exit.")
+@click.option("--print-config", is_flag=True, help="Print the configuration with its defaults and exit.")
+@click.option("--allow-insecure-permissions", "insecure", is_flag=True, help="Accept files that others may change.")
+@click.argument("command", nargs=-1, metavar="[-- CMD …]", type=click.UNPROCESSED)
+def watch(
+    config: Path | None,
+    state: Path | None,
+    logs: tuple[str, ...],
+    once: bool,
+    check_config: bool,
+    print_config: bool,
+    insecure: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Watch live logs and remember what is found: the daemon. With -- CMD: run a server and watch its output."""
+
+    def run() -> int:
+        from specwatch.commands import watch as watch_command
+
+        options = watch_command.Options(
+            config=config,
+            state=state,
+            logs=logs,
+            once=once,
+            check_config=check_config,
+            print_config=print_config,
+            insecure=insecure,
+            command=command,
+        )
+        return watch_command.run(options)
+
+    _finish(run)
+
+
+@app.group("findings", context_settings=HELP)
+def findings_group() -> None:
+    """List, show and export what the daemon found."""
+
+
+@findings_group.command("list")
+@config_option
+@state_option
+@click.option("--all", "show_all", is_flag=True, help="Resolved ones too.")
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def findings_list(config: Path | None, state: Path | None, show_all: bool, kind: str) -> None:
+    """List the findings that fire; exit 1 where there is one."""
+    from specwatch.commands import findings as command
+
+    _finish(lambda: command.list_findings(Format(kind), config, state, show_all))
+
+
+@findings_group.command("show")
+@click.argument("finding", metavar="ID")
+@config_option
+@state_option
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def findings_show(finding: str, config: Path | None, state: Path | None, kind: str) -> None:
+    """Show one finding with its evidence and commands."""
+    from specwatch.commands import findings as command
+
+    _finish(lambda: command.show_finding(finding, Format(kind), config, state))
+
+
+@findings_group.command("export")
+@config_option
+@state_option
+def findings_export(config: Path | None, state: Path | None) -> None:
+    """Print every finding as one JSON object a line."""
+    from specwatch.commands import findings as command
+
+    _finish(lambda: command.export(config, state))
+
+
 @app.command()
 @click.argument("rule", required=False)
 @rules_option

@@ -183,7 +183,8 @@ def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Ve
         because = (
             "the launch and the model files pass this check now: they are not those of the crash, or were changed since"
             if applies
-            else "the message does not come from this launch, which does not use what it speaks of"
+            else "as far as it is known here, this launch does not use what the message speaks of: another launch printed it, "
+            "or a variable of the server's environment is at work"
         )
         return replace(verdict, status=Status.SOUND if applies else Status.UNKNOWN, because=because), launch
     return verdict, launch
@@ -192,7 +193,7 @@ def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Ve
 def _compare(verdict: Verdict, captures: Mapping[str, str]) -> Verdict:
     """Say so when the log names other values than the files do."""
     differing = [
-        f"the log says {name}={value}, the files now say {verdict.facts[name]}"
+        f"the log says {name}={value}, it is now {verdict.facts[name]}"
         for name, value in captures.items()
         if name in verdict.facts and value.strip("'\"") != str(verdict.facts[name])
     ]
@@ -290,7 +291,7 @@ def recheck(rule: Rule | None, reference: FixRef, proposal: Proposal, verdict: V
     applicability = min([reference.applicability, *(level for level, _ in lowered)])
     reasons = dict.fromkeys(why for level, why in lowered if why and level < reference.applicability)
     return Fix(
-        id=reference.use,
+        id=_name(reference, proposal),
         applicability=applicability,
         why=proposal.why,
         changes=proposal.changes,
@@ -298,3 +299,12 @@ def recheck(rule: Rule | None, reference: FixRef, proposal: Proposal, verdict: V
         rechecked=rechecked,
         because="; ".join(reasons),
     )
+
+
+def _name(reference: FixRef, proposal: Proposal) -> str:
+    """What a fix is called: by its repair; an edit that the rule spells out is called by what it does first."""
+    if reference.use != "change" or not proposal.changes:
+        return reference.use
+    first = max(proposal.changes, key=lambda change: change.op.startswith("set"))
+    verb = "set" if first.op.startswith("set") else "drop"
+    return f"{verb}-{first.name.strip('-').lower().replace('_', '-')}"

@@ -10,15 +10,16 @@ A new failure is a new file under `rules/`; it names a check from `checks/` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from specwatch.checks import examine
-from specwatch.diagnose import diagnose, of_verdict
 from specwatch.domain import Finding, Incident, Launch, LogLine, Severity, Status, Verdict
-from specwatch.log.incidents import Assembler
-from specwatch.models.base import Models
-from specwatch.rulebook.book import Rulebook
+from specwatch.log.incidents import incidents
+
+if TYPE_CHECKING:
+    from specwatch.models.base import Models
+    from specwatch.rulebook.book import Rulebook
 
 
 def find(
@@ -27,25 +28,42 @@ def find(
     """From the lines of one log to findings. No clock, no network, no file but what `models` reads.
 
     `launch` is the command that somebody gave beside the log, `release` the SGLang that they named; both go before
-    what the log says. One crash loop is diagnosed once: what repeats is answered from memory.
+    what the log says.
     """
-    assembler = Assembler(rulebook.role_of)
+    return conclusions(incidents(lines, rulebook.role_of), rulebook, lambda: models, launch, release)
+
+
+def conclusions(
+    found: Iterable[Incident],
+    rulebook: Rulebook,
+    models: Callable[[], Models],
+    launch: Launch | None = None,
+    release: str = "",
+) -> Iterator[Finding]:
+    """From the incidents of one log to findings; `models` is asked for when there is one.
+
+    One crash loop is diagnosed once: what repeats is answered from memory.
+    """
     answers: dict[object, Finding] = {}
 
-    def finding(incident: Incident) -> Finding:
-        if release:
-            incident = replace(incident, launches=tuple(replace(one, sglang=release) for one in incident.launches))
+    for incident in found:
         key = (incident.error, incident.chain, incident.outlived, tuple(one.argv for one in incident.launches))
         if key not in answers:
-            match = rulebook.match(incident)
-            rule = rulebook.rules[match.rule] if match else None
-            answers[key] = diagnose(incident, match, rule, models, launch)
+            answers[key] = conclude(incident, rulebook, models(), launch, release)
         at = incident.root.at
-        return replace(answers[key], incident=incident, first_seen=at, last_seen=at, echoes=incident.echoes)
+        yield replace(answers[key], incident=incident, first_seen=at, last_seen=at, echoes=incident.echoes)
 
-    for line in lines:
-        yield from map(finding, assembler.feed(line))
-    yield from map(finding, assembler.flush())
+
+def conclude(
+    incident: Incident, rulebook: Rulebook, models: Models, launch: Launch | None = None, release: str = ""
+) -> Finding:
+    """From one incident to its finding; `launch` and `release` as in `find`."""
+    from specwatch.diagnose import diagnose  # with all checks and fixes: not needed for a healthy log
+
+    if release:
+        incident = replace(incident, launches=tuple(replace(one, sglang=release) for one in incident.launches))
+    match = rulebook.match(incident)
+    return diagnose(incident, match, rulebook.rules[match.rule] if match else None, models, launch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +80,9 @@ def preflight(launch: Launch, rulebook: Rulebook, models: Models) -> Preflight:
 
     A fault that several checks meet, such as a configuration that cannot be read, is told once.
     """
+    from specwatch.checks import examine
+    from specwatch.diagnose import of_verdict
+
     verdicts = examine(launch, models)
     told: dict[tuple[str | None, str | None, str], Finding] = {}
     for verdict in verdicts:

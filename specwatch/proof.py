@@ -23,7 +23,8 @@ from specwatch.log.framing import Framer
 from specwatch.models.memory import MemoryModels
 from specwatch.pipeline import find, fold, preflight
 from specwatch.rulebook.book import Rulebook
-from specwatch.rulebook.rule import Example, Pattern, Rule
+from specwatch.rulebook.pattern import Pattern
+from specwatch.rulebook.rule import Example, Rule
 from specwatch.sources.once import Raw
 
 SLOW = 0.25  # seconds that one match of a hostile line may take

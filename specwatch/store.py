@@ -17,6 +17,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from specwatch.errors import ConfigError
 
@@ -125,7 +126,8 @@ class Kept:
 class Store:
     """One open store. Not for several threads; readers of other processes may look at the file meanwhile.
 
-    `loop_starts` incidents of one finding within `loop_within` seconds are a crash loop.
+    `loop_starts` incidents of one finding within `loop_within` seconds are a crash loop. `read_only` is for looking at
+    the store of a daemon that runs.
     """
 
     def __init__(
@@ -135,11 +137,13 @@ class Store:
         *,
         loop_starts: int = 3,
         loop_within: float = 3600.0,
-        durable: bool = True,
+        read_only: bool = False,
     ) -> None:
         self.path = directory / "specwatch.db"
         self._loop = (loop_starts, loop_within)
-        self._durable = durable
+        if read_only:
+            self._db = sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, timeout=5.0)
+            return
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
         except OSError as error:
@@ -159,15 +163,14 @@ class Store:
         """All streams with their positions."""
         yield from self._db.execute("SELECT name, position FROM stream ORDER BY name").fetchall()
 
-    def keys(self, stream: str) -> dict[str, tuple[str, str]]:
-        """The incidents of a stream that are held for true: key to state and document of the finding."""
+    def unsettled(self, stream: str) -> dict[str, int]:
+        """The latest incidents of a stream that are held for true, each with its place."""
         rows = self._db.execute(
-            "SELECT i.key, i.state, COALESCE(f.document, '') FROM incident i LEFT JOIN finding f"
-            " ON f.server = i.server AND f.fingerprint = i.fingerprint WHERE i.stream = ?"
-            " AND i.state != 'superseded' ORDER BY i.place DESC LIMIT 2000",
+            "SELECT key, place FROM incident WHERE stream = ? AND state IN ('firing', 'resolved')"
+            " ORDER BY place DESC LIMIT 2000",
             (stream,),
         )
-        return {key: (state, document) for key, state, document in rows}
+        return dict(rows.fetchall())
 
     def commit(self, facts: Sequence[Fact], now: float) -> list[Said]:
         """Take the facts in, all or none, and give what there is to say. Raises sqlite3.Error where it cannot."""
@@ -362,7 +365,7 @@ class Store:
         db = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
         try:
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}")
+            db.execute("PRAGMA synchronous = NORMAL")  # a power cut may undo whole commits, never half of one
             if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("is damaged")
             (version,) = db.execute("PRAGMA user_version").fetchone()

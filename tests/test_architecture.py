@@ -11,11 +11,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "specwatch"
 LAYERS = {
-    "cli": 5, "app": 5, "commands": 5,
-    "pipeline": 4, "proof": 4, "report": 4,
+    "cli": 5, "app": 5, "commands": 5, "daemon": 5, "notify": 5,
+    "pipeline": 4, "proof": 4, "report": 4, "live": 4, "inspection": 4, "watching": 4,
     "sources": 3, "log": 3, "diagnose": 3,
     "rulebook": 2, "fixes": 2, "checks": 2,
-    "launch": 1, "models": 1,
+    "launch": 1, "models": 1, "config": 1, "store": 1, "health": 1,
     "domain": 0, "errors": 0, "__init__": 0,
 }  # fmt: skip
 INSIDE_KNOWLEDGE = {"rulebook": 2, "fixes": 1, "checks": 0}  # rulebook -> fixes -> checks

@@ -86,7 +86,7 @@ def test_the_files_were_changed_since() -> None:
 def test_the_log_names_other_numbers_than_the_files() -> None:
     (finding,) = findings(start(1) + crash(), {"/t": model(100), "/d": model(300, "b")}, LAUNCH)
     assert finding.verdict.status is Status.BROKEN
-    assert finding.verdict.because == "the log says draft_vocab_size=200, the files now say 300"
+    assert finding.verdict.because == "the log says draft_vocab_size=200, it is now 300"
 
 
 def test_no_launch_is_known() -> None:
@@ -102,7 +102,7 @@ def test_a_message_that_cannot_come_from_this_launch() -> None:
     log = start(1, speculative_algorithm=None, speculative_draft_model_path=None) + crash()
     (finding,) = findings(log, BOTH)
     assert finding.verdict.status is Status.UNKNOWN
-    assert "does not come from this launch" in finding.verdict.because
+    assert "does not use what the message speaks of" in finding.verdict.because
     assert finding.fixes == ()
 
 

@@ -38,6 +38,7 @@ IN_ORDER: tuple[Check, ...] = (
     *parsing.CHECKS,
     features.EARLY,
     *configs.CHECKS,
+    quantization.SERVE,
     context.TARGET_CONTEXT,
     quantization.CHECK,
     features.MODEL_ARGUMENTS,

@@ -53,7 +53,7 @@ def _device(subject: Subject) -> Iterator[Law]:
     if older(release, "0.5.17"):
         text = "DFLASH speculative decoding only supports CUDA device."
     facts: dict[str, Value] = {"device": kind}
-    yield Law(cause="device", flags=("--device",), message=text, since="0.5.14", facts=facts)
+    yield Law(cause="device", flags=("--device",), message=text, since="0.5.16", facts=facts)
 
 
 def _attention_dp(subject: Subject) -> Iterator[Law]:

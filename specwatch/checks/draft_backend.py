@@ -6,23 +6,30 @@ FrozenKVMTPWorkerV2._init_draft_attn_backend, and the constructors of the backen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from specwatch.checks.backends import attention, page_size
 from specwatch.checks.speculation import algorithm
-from specwatch.checks.subject import Answer, Check, Subject, broken, fact
+from specwatch.checks.subject import Answer, Check, Subject, broken, fact, older
 from specwatch.domain import Evidence, Phase, Value
 from specwatch.errors import ModelError
 from specwatch.models.base import ModelConfig
 
 NAME = "draft_attention_backend"
 FAMILY = ("EAGLE", "EAGLE3", "STANDALONE")
-SUPPORTED = frozenset(
-    {"flashinfer", "triton", "intel_amx", "intel_xpu", "aiter", "fa3", "hybrid_linear_attn", "flashmla", "trtllm_mha"}
-    | {"trtllm_mla", "cutedsl_mla", "dsa", "nsa", "ascend", "fa4", "dsv4"}
+SUPPORTED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("flashinfer", "triton", "fa3", "flashmla"), ("", "0.4.8")),
+        **dict.fromkeys(("aiter", "trtllm_mha", "trtllm_mla"), ("0.4.8", "0.5.1")),
+        **dict.fromkeys(("hybrid_linear_attn", "nsa"), ("0.5.1", "0.5.4")),
+        **dict.fromkeys(("ascend", "fa4"), ("0.5.4", "0.5.10")),
+        **dict.fromkeys(("cutedsl_mla", "tokenspeed_mla", "dsa", "dsv4"), ("0.5.10", "0.5.14")),
+        **dict.fromkeys(("intel_amx", "intel_xpu"), ("0.5.14", "0.5.23")),
+    }
 )
-"""What 0.5.23 can build a multi-step draft with."""
-ALWAYS = frozenset({"flashinfer", "triton"})
-"""What every release since 0.4.8 can."""
-LATENT = frozenset({"trtllm_mla", "cutedsl_mla"})
+"""What a multi-step draft can be built with: the last release seen without it, and the first seen with it."""
+LATENT = frozenset({"trtllm_mla", "cutedsl_mla", "tokenspeed_mla"})
 """Backends for models with multi-head latent attention only (srt/layers/attention/attention_registry.py)."""
 
 
@@ -44,13 +51,15 @@ def _backend(subject: Subject) -> Answer | None:
         return None
     decode, extend = _backends(subject)
     topk, steps = subject.number("speculative_eagle_topk") or 1, subject.number("speculative_num_steps")
-    several = (3 if steps is None else steps) > 1
+    chain = (3 if steps is None else steps) + 1
+    several = chain > 2
     evidence = (fact(NAME, "attention backend of the draft", decode, "launch"),)
     draft = _seen(subject)
     mla = draft is not None and draft.text.get("kv_lora_rank") is not None
     latent = next((backend for backend in (extend, decode) if backend in LATENT), None)
     if latent is not None and draft is not None and not mla:
-        message = f"{latent} backend can only be used with MLA models."
+        name = "cutedsl_mla" if latent == "tokenspeed_mla" and subject.since("0.5.23") else latent
+        message = f"{name} backend can only be used with MLA models."
         names: dict[str, Value] = {"backend": latent, "draft": draft.path, "target": subject.target_path}
         return broken("latent-backend", "ValueError", message, *evidence, **names)
     if not subject.launch.is_set("enable_multi_layer_eagle"):
@@ -58,10 +67,9 @@ def _backend(subject: Subject) -> Answer | None:
         if refused is not None:
             return refused
     if topk > 1 and several:
-        refused = _trees(decode, mla, (3 if steps is None else steps) + 1, evidence)
+        refused = _trees(decode, mla, chain, evidence)
         if refused is not None:
             return refused
-    chain = (3 if steps is None else steps) + 1
     return _windowed(subject, decode, topk, chain, evidence) or Answer(evidence=evidence)
 
 
@@ -76,14 +84,16 @@ def _unsupported(
     subject: Subject, decode: str | None, extend: str | None, several: bool, evidence: tuple[Evidence, ...]
 ) -> Answer | None:
     for backend, where in ((decode if several else None, "decode attention backend"), (extend, "attention backend")):
-        if backend is None or backend in ALWAYS:
+        if backend is None:
             continue
-        if backend not in SUPPORTED:
-            message = f"EAGLE is not supported in {where} {backend}"
-            cause = "unsupported-on-cpu" if subject.launch.value("device") == "cpu" else "unsupported-backend"
-            return broken(cause, "ValueError", message, *evidence, backend=backend)
-        if not subject.since("0.5.19"):
+        without, known = SUPPORTED.get(backend, ("", ""))
+        if known and (subject.since(known) or known == "0.4.8"):
+            continue
+        if known and not (without and (subject.launch.sglang == without or older(subject.launch.sglang, without))):
             return Answer(unknown=f"whether this release can draft with the attention backend {backend}")
+        message = f"EAGLE is not supported in {where} {backend}"
+        cause = "unsupported-on-cpu" if subject.launch.value("device") == "cpu" else "unsupported-backend"
+        return broken(cause, "ValueError", message, *evidence, backend=backend)
     return None
 
 

@@ -17,6 +17,8 @@ from specwatch.models.drafts import draft_architectures
 HEAD, WEIGHTS, FEATURES = "eagle_head", "eagle_weights", "eagle_features"
 EAGLE3 = frozenset({"LlamaForCausalLMEagle3", "Eagle3DeepseekV2ForCausalLM"})
 """The classes that SGLang 0.5.23 has for EAGLE3 heads: those with a map of the draft's tokens (`hot_token_id`)."""
+HEADS = frozenset({"LlamaForCausalLMEagle", "MistralForCausalLMEagle", "Qwen2ForCausalLMEagle"})
+"""Heads of the older kind whose projection joins an embedding and one hidden state of the target."""
 WITH_EMBED = frozenset({"LlamaForCausalLM", "LlamaForCausalLMEagle"})
 """Other classes that let their embedding be replaced, and so get one attribute further."""
 
@@ -73,6 +75,8 @@ def _projected(draft: ModelConfig) -> tuple[int, int] | None:
 
 def _features(subject: Subject) -> Answer | None:
     """The target captures so many layers of such a width; the head must take as many."""
+    if subject.algorithm == "EAGLE" and subject.draft_path is not None:
+        return _joined(subject, subject.draft())
     draft = _llama3(subject)
     if draft is None:
         return None
@@ -106,6 +110,28 @@ def _features(subject: Subject) -> Answer | None:
     if names["takes"] != names["gets"]:
         return broken("features-differ", None, None, *evidence, **names)
     return Answer(evidence=evidence)
+
+
+def _joined(subject: Subject, draft: ModelConfig) -> Answer | None:
+    """An EAGLE head takes twice its own hidden size and gets twice the target's (srt/models/llama_eagle.py)."""
+    if not HEADS.intersection(draft.architectures[:1]):
+        return None
+    target = subject.target()
+    theirs, ours = target.text.get("hidden_size"), draft.text.get("hidden_size")
+    given = not any("default" in config.text.origin("hidden_size") for config in (target, draft))
+    if not given or not isinstance(theirs, int) or not isinstance(ours, int) or theirs == ours:
+        return Answer()
+    names: dict[str, Value] = {
+        "draft": draft.path,
+        "target": subject.target_path,
+        "takes": 2 * ours,
+        "gets": 2 * theirs,
+    }
+    evidence = (
+        fact(FEATURES, "target hidden_size", theirs, target.source),
+        fact(FEATURES, "head hidden_size", ours, draft.source),
+    )
+    return broken("features-differ", None, None, *evidence, **names)
 
 
 def _weights(subject: Subject) -> Answer | None:

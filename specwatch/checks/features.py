@@ -27,6 +27,37 @@ def _early(subject: Subject) -> Iterator[Law | Doubt]:
             "storage must remain disabled in PD mode.",
             since="0.5.20",
         )
+    if subject.launch.is_set("prefill_only_disable_kv_cache"):
+        yield from _prefill_only(subject)
+
+
+def _prefill_only(subject: Subject) -> Iterator[Law]:
+    """Mirrors kv_cache_hook.py: validate_prefill_only_disable_kv_cache_args, its rules on flags."""
+    launch, flag, since = subject.launch, "--prefill-only-disable-kv-cache", "0.5.23"
+    if not launch.is_set("is_embedding"):
+        yield Law(
+            cause="prefill-only-conditions",
+            flags=(flag, "--is-embedding"),
+            message=f"{flag} currently requires --is-embedding. Other prefill-only workloads may be supported in a "
+            "future change once their attention paths stop reading or writing the paged KV cache.",
+            since=since,
+        )
+    if subject.number("chunked_prefill_size") != -1:
+        yield Law(
+            cause="prefill-only-conditions",
+            flags=(flag, "--chunked-prefill-size"),
+            message=f"{flag} requires --chunked-prefill-size=-1 so the FA backend takes the fa_skip_kv_cache path; "
+            "otherwise the pool would be touched between prefill chunks.",
+            since=since,
+        )
+    if not launch.is_set("disable_radix_cache"):
+        yield Law(
+            cause="prefill-only-conditions",
+            flags=(flag, "--disable-radix-cache"),
+            message=f"{flag} requires --disable-radix-cache because the radix cache indexes KV pool slots that no "
+            "longer hold real data.",
+            since=since,
+        )
 
 
 def _deepseek_v4(subject: Subject) -> Iterator[Law | Doubt]:

@@ -24,6 +24,7 @@ _TAKES = {
     "compressed-tensors": {"compressed-tensors", "compressed_tensors", "w8a8_fp8", "w8a8_int8"},
 }
 """What may be asked for on a checkpoint of each method."""
+_MODELOPT = ("modelopt", "modelopt_fp4", "modelopt_fp8", "modelopt_mixed", "nvfp4_online")
 
 
 def _fits(subject: Subject) -> Answer | None:
@@ -58,6 +59,29 @@ def _fits(subject: Subject) -> Answer | None:
     )
 
 
+def _serve(subject: Subject) -> Answer | None:
+    """Mirrors ModelConfig._validate_quantize_and_serve_config: the flag is refused, with or without ModelOpt."""
+    if not subject.launch.is_set("quantize_and_serve"):
+        return None
+    name, asked = "quantize_and_serve", subject.launch.text_value("quantization")
+    if asked not in _MODELOPT:
+        message = (
+            f"quantize_and_serve requires ModelOpt quantization (set with --quantization {{{', '.join(_MODELOPT)}}})"
+        )
+        return broken("quantize-and-serve", "ValueError", message, fact(name, "--quantization", asked, "launch"))
+    message = (
+        "quantize_and_serve functionality is currently disabled due to compatibility issues. Please use the separate "
+        "quantize-then-deploy workflow instead. Step 1: Quantize and export model. Step 2: Deploy the exported model."
+    )
+    return broken("quantize-and-serve", "NotImplementedError", message, fact(name, "--quantization", asked, "launch"))
+
+
+SERVE = Check(
+    name="quantize_and_serve",
+    phase=Phase.ARGUMENTS,
+    mirrors="srt/configs/model_config.py: ModelConfig._validate_quantize_and_serve_config",
+    run=_serve,
+)
 CHECK = Check(
     name=NAME, phase=Phase.ARGUMENTS, mirrors="srt/configs/model_config.py: ModelConfig._verify_quantization", run=_fits
 )

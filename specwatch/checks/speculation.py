@@ -65,7 +65,6 @@ def _laws(subject: Subject) -> Iterator[Law | Doubt]:
     yield from _block_verification(subject)
     yield from _window(subject)
     yield from _name(subject)
-    yield from _coordination(subject)
 
 
 def _decode_radix(subject: Subject) -> Iterator[Law]:
@@ -158,7 +157,7 @@ def _name(subject: Subject) -> Iterator[Law]:
     yield Law(cause="unknown-algorithm", flags=flags, message=new, since="0.5.10", facts=facts)
 
 
-def _coordination(subject: Subject) -> Iterator[Law]:
+def _coordination(subject: Subject) -> Iterator[Law | Doubt]:
     if not subject.env_flag(COORDINATION):
         return
     name, flags = algorithm(subject), (COORDINATION, "--speculative-algorithm")
@@ -214,12 +213,12 @@ def _adaptive(subject: Subject) -> Iterator[Law | Doubt]:
 
 
 def _speaks(subject: Subject) -> bool:
-    named = ("speculative_algorithm", "speculative_draft_window_size", "speculative_draft_sink_size")
-    return (
-        any(subject.launch.value(name) is not None for name in named)
-        or subject.launch.is_set("speculative_use_block_verification")
-        or COORDINATION in subject.launch.env
+    named = (
+        *("speculative_algorithm", "speculative_draft_window_size", "speculative_draft_sink_size"),
+        "speculative_dflash_draft_window_size",
     )
+    given = any(subject.launch.value(name) is not None for name in named)
+    return given or subject.launch.is_set("speculative_use_block_verification")
 
 
 def _verify_mode(subject: Subject) -> Iterator[Law]:
@@ -243,6 +242,12 @@ CHECKS = (
         "srt/arg_groups/speculative_hook.py: handle_speculative_decoding",
         _speaks,
         _laws,
+    ),
+    law_check(
+        "prefill_coordination",
+        "srt/arg_groups/speculative_hook.py: handle_speculative_decoding",
+        lambda subject: COORDINATION in subject.launch.env,
+        _coordination,
     ),
     law_check(
         "adaptive_steps",

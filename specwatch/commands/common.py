@@ -7,10 +7,13 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specwatch.errors import ConfigError, RuleError
-from specwatch.report.text import STYLES, Line
-from specwatch.rulebook.book import Rulebook, load_directories
+from specwatch.rulebook.book import Rulebook, bundled_directory, load_directories
+
+if TYPE_CHECKING:
+    from specwatch.report.text import Line
 
 SITE_RULES = Path("/etc/specwatch/rules.d")
 
@@ -31,23 +34,37 @@ def rulebook(directories: Sequence[Path]) -> Rulebook:
     """The shipped rules and the further ones, which have to prove their examples before they may speak.
 
     A rule that does not hold is refused and named; the others go on. Raises RuleError when a shipped one is broken.
+    What came of it is kept for the next start with the same files.
     """
+    from specwatch.rulebook import kept
+
     extra = ([SITE_RULES] if SITE_RULES.is_dir() else []) + list(directories)
-    loaded = load_directories(extra)
-    for text in (*loaded.refused, *loaded.replaced):
+    signature = kept.signature((bundled_directory(), *extra))
+    file = cache_file("rules.json" if not extra else "rules-extra.json")
+    known = kept.read(file, signature)
+    if known is None:
+        known = _proved(extra)
+        kept.write(file, signature, *known)
+    book, said = known
+    for text in said:
         say(text)
+    return book
+
+
+def _proved(extra: Sequence[Path]) -> tuple[Rulebook, list[str]]:
+    """The rules that hold, and what has to be said about the others."""
+    loaded = load_directories(extra)
+    said = [*loaded.refused, *loaded.replaced]
     if loaded.refused and not loaded.book.rules:
-        raise RuleError("no rule could be loaded")
+        raise RuleError("\n".join((*said, "no rule could be loaded")))
     if not extra:
-        return loaded.book
+        return loaded.book, said
     from specwatch.proof import unproved
-    from specwatch.rulebook.book import bundled_directory
 
     foreign = [rule for rule in loaded.book.rules.values() if rule.path.parent != bundled_directory()]
     broken = unproved(foreign, loaded.book, cache_file("proved-rules.json"))
-    for complaints in broken.values():
-        say("\n".join(("refused:", *complaints)))
-    return Rulebook(rule for rule in loaded.book.rules.values() if rule.id not in broken)
+    said += ["\n".join(("refused:", *complaints)) for complaints in broken.values()]
+    return Rulebook(rule for rule in loaded.book.rules.values() if rule.id not in broken), said
 
 
 def path_maps(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -76,6 +93,8 @@ def print_lines(lines: Iterable[Line]) -> None:
         return
     from rich.console import Console
     from rich.text import Text
+
+    from specwatch.report.text import STYLES
 
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specwatch.checks.parsing import reader
 from specwatch.commands.common import path_maps, print_lines, rulebook, say, width
 from specwatch.commands.contract import Exit, Format
 from specwatch.domain import Finding, Launch, Severity
 from specwatch.errors import LaunchError, SourceError
-from specwatch.launch.command import parse
-from specwatch.launch.flags import table
-from specwatch.log.framing import Framer
-from specwatch.models.files import LocalModels
-from specwatch.pipeline import find, fold
+from specwatch.log.prefilter import incidents
+from specwatch.pipeline import conclusions, fold
 from specwatch.report.as_json import SourceRead
 from specwatch.rulebook.book import Rulebook
-from specwatch.sources.once import Stats, expand, read
+from specwatch.sources.once import Stats, expand
+
+if TYPE_CHECKING:
+    from specwatch.models.files import LocalModels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The arguments of the command."""
 
@@ -35,6 +36,14 @@ class Options:
     online: bool = False
     rules: Sequence[Path] = ()
 
+    @cached_property
+    def models(self) -> LocalModels:
+        """The models of this host, made when the first of them is asked for."""
+        from specwatch.models.files import LocalModels
+
+        folders = tuple(str(folder) for folder in self.models_dir)
+        return LocalModels(path_maps=path_maps(self.path_map), models_dirs=folders, online=self.online)
+
 
 @dataclass(slots=True)
 class _Reading:
@@ -47,14 +56,10 @@ class _Reading:
 def run(options: Options) -> Exit:
     """Diagnose the logs and print what was found; returns the exit code."""
     book = rulebook(options.rules)
-    models = LocalModels(
-        path_maps=path_maps(options.path_map),
-        models_dirs=tuple(str(folder) for folder in options.models_dir),
-        online=options.online,
-    )
-    launch = _launch(options, models)
+    path_maps(options.path_map)  # a wrong one is said even where no model is needed
+    launch = _launch(options)
     reading = _Reading()
-    findings = fold(_findings(options, book, models, launch, reading))
+    findings = fold(_findings(options, book, launch, reading))
     shown = findings if options.show_all else tuple(f for f in findings if _worth_showing(f))
     _print(options.format, findings, shown, reading.sources)
     if reading.failed:
@@ -62,22 +67,24 @@ def run(options: Options) -> Exit:
     return Exit.FINDINGS if any(_worth_showing(finding) for finding in findings) else Exit.CLEAN
 
 
-def _launch(options: Options, models: LocalModels) -> Launch | None:
+def _launch(options: Options) -> Launch | None:
     """The command given with `--launch`; one that SGLang's own parser refuses is kept, so that it can be put right."""
     if options.launch is None:
         return None
+    from specwatch.checks.parsing import reader
+    from specwatch.launch.command import parse
+    from specwatch.launch.flags import table
+
     try:
-        return parse(options.launch, options.sglang, read_file=reader(models))
+        return parse(options.launch, options.sglang, read_file=reader(options.models))
     except LaunchError as error:
         if error.refusal is None and table(options.sglang).certain:
             raise
         say(f"--launch: {error}")
-        return parse(options.launch, options.sglang, read_file=reader(models), lenient=True)
+        return parse(options.launch, options.sglang, read_file=reader(options.models), lenient=True)
 
 
-def _findings(
-    options: Options, book: Rulebook, models: LocalModels, launch: Launch | None, reading: _Reading
-) -> Iterator[Finding]:
+def _findings(options: Options, book: Rulebook, launch: Launch | None, reading: _Reading) -> Iterator[Finding]:
     paths: list[str] = []
     for given in options.logs or ["-"]:
         try:
@@ -86,26 +93,22 @@ def _findings(
             say(str(error))
             reading.failed = True
     for path in paths:
-        yield from _of_source(path, options, book, models, launch, reading)
+        yield from _of_source(path, options, book, launch, reading)
 
 
 def _of_source(
-    path: str, options: Options, book: Rulebook, models: LocalModels, launch: Launch | None, reading: _Reading
+    path: str, options: Options, book: Rulebook, launch: Launch | None, reading: _Reading
 ) -> Iterator[Finding]:
     stats = Stats()
-    framer = Framer("<stdin>" if path == "-" else path)
-
-    def raws() -> Iterator:  # type: ignore[type-arg]
-        try:
-            yield from read(path, stats)
-        except SourceError as error:
-            say(str(error))
-            reading.failed = True
-
     runs = 0
-    for finding in find(framer.frames(raws()), book, models, launch, options.sglang):
-        runs = max(runs, finding.incident.run if finding.incident else 0)
-        yield finding
+    try:
+        found = incidents(path, stats, book.role_of)
+        for finding in conclusions(found, book, lambda: options.models, launch, options.sglang):
+            runs = max(runs, finding.incident.run if finding.incident else 0)
+            yield finding
+    except SourceError as error:
+        say(str(error))
+        reading.failed = True
     name = "<stdin>" if path == "-" else path
     reading.sources.append(SourceRead(path=name, bytes=stats.bytes, lines=stats.lines, runs=runs))
 

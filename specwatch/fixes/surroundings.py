@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from specwatch.checks.subject import Subject, Unreadable
@@ -14,6 +15,7 @@ from specwatch.models.base import Config
 SHARED_MEMORY = "32g"
 PATIENCE = 600  # seconds
 KV = "num_key_value_heads"
+_HOST_NETWORK = re.compile(r"--net(?:work)?[= ]host\b")
 
 
 def more_shared_memory(ask: Request) -> Iterator[Proposal]:
@@ -36,6 +38,8 @@ def next_port(ask: Request) -> Iterator[Proposal]:
     launch = ask.launch
     if launch is None:
         return
+    if container_setting(launch, "--ipc", "host") and not _HOST_NETWORK.search(launch.text):
+        return  # in a network of its own, where the published port would have to change as well
     now = launch.value("port", 30000)
     if not isinstance(now, int) or not 0 < now < 65535:
         return

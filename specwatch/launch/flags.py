@@ -152,8 +152,13 @@ class FlagTable:
 
     def by_dest(self, dest: str) -> Flag | None:
         """The flag that sets an argument, the current one before deprecated ones; None when it has no flag."""
-        of_dest = [flag for flag in self.flags if flag.dest == dest]
-        return next((flag for flag in of_dest if not flag.deprecated), of_dest[0] if of_dest else None)
+        deprecated = None
+        for flag in self.flags:
+            if flag.dest == dest:
+                if not flag.deprecated:
+                    return flag
+                deprecated = deprecated or flag
+        return deprecated
 
     def prefixed(self, prefix: str) -> tuple[Flag, ...]:
         """All flags one of whose spellings begins with `prefix`."""

@@ -274,6 +274,7 @@ def _bearable(located: Located, flags: FlagTable, read_file: ReadFile | None) ->
     out = _of_file(reading.tokens, flags, read_file)
     for given in reading.parsed.given:
         out.update(_alone(flags, reading.tokens, given))
+    out.pop("config", None)
     return out
 
 

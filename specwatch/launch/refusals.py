@@ -122,6 +122,8 @@ def _of_option(base: Refused, message: str, reading: Reading) -> Refused:
         return _withdrawn(base, message, reading) or base
     flag = next((one for one in flags.flags if one.label == found["label"]), None)
     kind, value = _kind(found["rest"])
+    if kind == "value" and value is None:
+        value = next((" ".join(one.texts) for one in reading.parsed.given if one.flag is flag), None)
     return replace(base, kind=kind, flag=flag, text=value, strays=strays, in_file=not _typed(reading, flag))
 
 

@@ -11,10 +11,12 @@ import re
 from specwatch.domain import LogLine
 from specwatch.log import echoes, traceback
 from specwatch.log.blocks import Block, Kind
-from specwatch.log.candidates import Candidate, Weight
+from specwatch.log.candidates import GRACE, Candidate, Weight
+from specwatch.log.clock import seconds
 
 _INTERRUPTIONS = 50
 """Records after which a traceback without its exception line is not waited for any longer."""
+_BATCHES_WITHOUT_CLOCK = 5
 HIT = re.compile(r"(?P<who>[A-Z]\w*) hit an exception: Traceback \(most recent call last\):$")
 _RANK = re.compile(r"[A-Z][A-Z_]*\d+$|DisaggregationMode\.")
 
@@ -47,7 +49,8 @@ class Collector:
     def interrupt(self, line: LogLine) -> list[Block]:
         """A record begins: the blocks that it ends. One in the middle of its frames may go on below it.
 
-        Another rank's traceback does not count as an interruption, for then both go on line by line.
+        Another rank's traceback does not count as an interruption, for then both go on line by line. A batch of the
+        same scheduler, or of any some seconds later, shows that nothing more will come.
         """
         stream = _stream(line)
         opens = line.text.endswith(traceback.START)
@@ -55,7 +58,8 @@ class Collector:
         for block in self.open:
             if _stream(block.head) == stream:
                 block.interrupted += not opens
-                if block.complete or block.kind is not Kind.EXCEPTION or block.interrupted > _INTERRUPTIONS:
+                ended = block.complete or block.kind is not Kind.EXCEPTION or block.interrupted > _INTERRUPTIONS
+                if ended or (line.text.startswith(echoes.BATCH) and _over(block, line)):
                     closed.append(block)
         return self._without(closed)
 
@@ -67,6 +71,16 @@ class Collector:
         if closed:
             self.open = [block for block in self.open if not any(block is other for other in closed)]
         return closed
+
+
+def _over(block: Block, batch: LogLine) -> bool:
+    """Whether a batch shows that an unfinished block will not go on."""
+    if block.head.headed and block.head.ranks == batch.ranks:
+        return True
+    begun, now = seconds(block.head.at) if block.head.at else block.before, seconds(batch.at)
+    if begun is None or now is None:
+        return block.interrupted > _BATCHES_WITHOUT_CLOCK
+    return now - begun >= GRACE
 
 
 def candidate(block: Block) -> Candidate | None:

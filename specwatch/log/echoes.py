@@ -7,6 +7,7 @@ Only the start of a message counts: what follows may be a user's text. The order
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from specwatch.log import routine
 
@@ -66,14 +67,16 @@ _WEAK_ERROR = re.compile(
 )
 
 
-_SOMETHING = re.compile(
-    "|".join(known.pattern for known in (_ECHO, _CAUSE, _DIED, _ORDERLY, _PROGRESS, _LISTENS, _SCHEDULER, ASSERTION))
-)
+@cache
+def _something() -> re.Pattern[str]:
+    """All of them in one; compiled when a log turns out to be long enough."""
+    parts = (_ECHO, _CAUSE, _DIED, _ORDERLY, _PROGRESS, _LISTENS, _SCHEDULER, ASSERTION)
+    return re.compile("|".join(part.pattern for part in parts))
 
 
 def says_something(text: str) -> bool:
     """Whether any function of this module but `is_about_users` and `is_weak_error` may know a message."""
-    return _SOMETHING.match(text) is not None
+    return _something().match(text) is not None
 
 
 def is_echo(text: str) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from specwatch.domain import Incident
 from specwatch.errors import SourceError
@@ -23,7 +24,7 @@ from specwatch.log import routine
 from specwatch.log.clock import HEADER, LOOKBACK, seconds
 from specwatch.log.framing import Framer
 from specwatch.log.incidents import Assembler, Known
-from specwatch.log.routine import UNACCEPTED, Level
+from specwatch.log.routine import ACCEPTED, BATCHES, UNACCEPTED, Level
 from specwatch.log.runs import Quiet
 from specwatch.sources.blocks import name_of
 from specwatch.sources.chunks import Chunk, Piece, chunks
@@ -31,7 +32,11 @@ from specwatch.sources.once import LINE_CAP, LongLine, Raw, Stats, decoded
 
 _SAME_SECOND = re.compile(rb"(\[2.{18})[^\n]*+\n(?:\1[^\n]*+\n|INFO:[^\n]*+\n)*+")
 _LONGEST_MESSAGE = 4096
+WORTH = 256 * 1024
+"""Bytes of a log that are read line by line before expressions are compiled to skip any."""
 _COLOURS = b"\x1b"
+_TWO = ord("2")
+_BATCH = re.compile(HEADER.pattern + b"(?:%b)" % "|".join(BATCHES).encode())
 
 Search = Callable[[], routine.Hyperscan | None]
 
@@ -54,7 +59,8 @@ def skim(
     search: Search = routine.engine,
     fewest: int = routine.FEWEST,
 ) -> Iterator[Incident]:
-    """The incidents of a log that was cut into parts; `search` is asked from `fewest` bytes on."""
+    """The incidents of a log that was cut into parts; `search` is asked from `fewest` bytes on, lines skipped
+    from WORTH on, or from the first if `fewest` is less."""
     skimmer = Skimmer(source, stats, known)
     unasked = True
     try:
@@ -64,6 +70,7 @@ def skim(
                 continue
             if unasked and stats.bytes >= fewest:
                 skimmer.engine, unasked = search(), False
+            skimmer.skips = stats.bytes >= min(fewest, WORTH)
             yield from skimmer.chunk(part)
     except SourceError:
         yield from skimmer.flush()
@@ -76,6 +83,7 @@ class Skimmer:
 
     def __init__(self, source: str, stats: Stats, known: Known | None = None) -> None:
         self.engine: routine.Hyperscan | None = None
+        self.skips = True
         self._source = source
         self._stats = stats
         self._framer = Framer(source)
@@ -85,10 +93,10 @@ class Skimmer:
         """Takes whole lines in."""
         data, end = chunk.data, chunk.end
         others = _Others(chunk, self.engine)
-        coloured = data.find(_COLOURS, 1, end) >= 0
+        plain = self.skips and data.find(_COLOURS, 1, end) < 0
         start = 1
         while start < end:
-            if not coloured and (quiet := self._quiet()):
+            if plain and (quiet := self._quiet()):
                 stop = self._next_news(chunk, others, start, quiet)
                 if stop > start:
                     self._stats.lines += chunk.lines(start, stop)
@@ -122,53 +130,72 @@ class Skimmer:
 
     def _next_news(self, chunk: Chunk, others: _Others, start: int, quiet: Quiet) -> int:
         """Where the next line begins that may change something."""
-        while True:
-            stop = others.after(start, quiet)
-            if quiet.timed:
-                return _in_time(chunk.data, start, stop, quiet)
-            if stop == chunk.end or self._is_news(chunk.data, stop):
+        if quiet.timed:
+            return _in_time(chunk.data, start, next(others.after(start, quiet)), quiet)
+        data, end, _ = chunk
+        is_news = self._assembler.is_news
+        for stop in others.after(start, quiet):
+            head = HEADER.match(data, stop, end)
+            if head is None or data[stop + 1] != _TWO:
                 return stop
-            start = chunk.data.index(b"\n", stop) + 1
-            if start == chunk.end:
-                return start
-
-    def _is_news(self, data: bytes, start: int) -> bool:
-        head = HEADER.match(data, start)
-        if head is None or data[start : start + 2] != b"[2":
-            return True
-        end = data.index(b"\n", start)
-        if end - start > _LONGEST_MESSAGE:
-            return True
-        return self._assembler.is_news(decoded(data[head.end() : end]))
+            line_end = data.index(b"\n", stop)
+            if line_end - stop > _LONGEST_MESSAGE or is_news(decoded(data[head.end() : line_end])):
+                return stop
+        return end
 
 
 class _Others:
     """Where the lines of a chunk begin that are not routine, searched for when they are asked for."""
 
-    __slots__ = ("_chunk", "_engine", "_found")
+    __slots__ = ("_chunk", "_engine", "_lines", "_unaccepted")
 
     def __init__(self, chunk: Chunk, engine: routine.Hyperscan | None) -> None:
         self._chunk = chunk
         self._engine = engine
-        self._found: tuple[list[int], list[int]] | None = None
+        self._lines: list[int] = []
+        self._unaccepted: list[int] = []
 
-    def after(self, start: int, quiet: Quiet) -> int:
-        """The next such line from `start` on, at the end of the chunk if there is none."""
+    def after(self, start: int, quiet: Quiet) -> Iterator[int]:
+        """Such lines from `start` on, and the end of the chunk after them."""
+        if self._engine is None or quiet.level is not Level.BATCHES:
+            return self._searched(start, quiet)
+        if not self._lines:
+            self._scan(self._engine)
+        lines = self._unaccepted if quiet.unaccepted else self._lines
+        return islice(lines, bisect_left(lines, start), None)
+
+    def _scan(self, engine: routine.Hyperscan) -> None:
         data, end, _ = self._chunk
-        if self._engine is not None and quiet.level is Level.BATCHES:
-            if self._found is None:
-                self._found = self._engine.scan(memoryview(data)[:end])
-                for places in self._found:
-                    places[:] = [data.rfind(b"\n", 0, place) + 1 for place in places]
-                    places.append(end)
-            others, unaccepted = self._found
-            stop = others[bisect_left(others, start)]
-            return min(stop, unaccepted[bisect_left(unaccepted, start)]) if quiet.unaccepted else stop
-        stop = routine.next_other(data, start, end, quiet.level)
-        if quiet.unaccepted and quiet.level is Level.BATCHES:
-            found = data.find(UNACCEPTED, start, stop)
-            return _line_at(data, found) if found >= 0 else stop
-        return stop
+        others, unaccepted = engine.scan(memoryview(data)[:end])
+        self._lines = [data.rfind(b"\n", 0, place) + 1 for place in others]
+        lasting = (_line_at(data, place) for place in unaccepted if _lasts(data, place, end))
+        self._unaccepted = sorted({*self._lines, *lasting})
+        self._lines.append(end)
+        self._unaccepted.append(end)
+
+    def _searched(self, start: int, quiet: Quiet) -> Iterator[int]:
+        data, end, _ = self._chunk
+        telling = quiet.unaccepted and quiet.level is Level.BATCHES
+        while start < end:
+            stop = routine.next_other(data, start, end, quiet.level)
+            found = data.find(UNACCEPTED, start, stop) if telling else -1
+            while found >= 0:
+                if _lasts(data, found, end):
+                    yield _line_at(data, found)
+                found = data.find(UNACCEPTED, data.index(b"\n", found), stop)
+            if stop < end:
+                yield stop
+            start = data.find(b"\n", stop) + 1 if stop < end else end
+        yield end
+
+
+def _lasts(data: bytes, place: int, end: int) -> bool:
+    """Whether an acceptance of 1.00 may go on: the next batch line that tells one does not say better."""
+    following = data.find(ACCEPTED, data.index(b"\n", place), end)
+    if following < 0 or data.startswith(UNACCEPTED, following):
+        return True
+    line = _line_at(data, following)
+    return _BATCH.match(data, line) is None or data.find(UNACCEPTED, following, data.index(b"\n", following)) >= 0
 
 
 def _line_at(data: bytes, place: int) -> int:

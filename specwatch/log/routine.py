@@ -10,15 +10,18 @@ grow with the number of rules, and no rule can be overlooked.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import cache
 
 BATCHES = ("Decode batch", "Prefill batch")
 ACCESS = "INFO:     "
 REQUESTS = ("Receive: ", "Finish: ")
 BARE = ("[2", "INFO:", *BATCHES, *REQUESTS)
 """How a line without a header begins that starts nothing, whatever follows."""
+ACCEPTED = b"accept len: "
 UNACCEPTED = b"accept len: 1.00"
 """In a batch line: no token of the draft was accepted."""
 FEWEST = 1 << 22
@@ -39,11 +42,15 @@ _WORDS: dict[Level, tuple[str, ...]] = {
     Level.ACCESS: (*REQUESTS, _ANSWER),
     Level.BATCHES: (*REQUESTS, _ANSWER, *BATCHES),
 }
-# a bracket that is no header is a bare line, which begins with [2 and so starts nothing either
-_OTHERS = {
-    level: re.compile(rb"\n(?!\[2[^\]\n]*+(?:\n|\] (?:%b))|INFO:)" % "|".join(words).encode())
-    for level, words in _WORDS.items()
-}
+
+
+@cache
+def _other(level: Level) -> re.Pattern[bytes]:
+    """A newline before a line that is not routine.
+
+    A bracket that is no header begins a bare line with [2, which starts nothing either.
+    """
+    return re.compile(rb"\n(?!\[2[^\]\n]*+(?:\n|\] (?:%b))|INFO:)" % "|".join(_WORDS[level]).encode())
 
 
 def next_other(data: bytes | bytearray, start: int, end: int, level: Level) -> int:
@@ -51,7 +58,7 @@ def next_other(data: bytes | bytearray, start: int, end: int, level: Level) -> i
 
     Lines begin at `start`, which has a newline before it, and end with the newline before `end`.
     """
-    found = _OTHERS[level].search(data, start - 1, end)
+    found = _other(level).search(data, start - 1, end)
     return found.end() if found else end
 
 
@@ -78,7 +85,7 @@ def _leaving(words: Iterable[Sequence[str]]) -> str:
 class Hyperscan:
     """The search by Intel's Hyperscan: one automaton, and the interpreter's lock released meanwhile.
 
-    Raises ImportError where there is no wheel of it for the platform; `next_other` does the same work then.
+    Raises ImportError where it is not installed or refuses the processor; `next_other` does the same work then.
     """
 
     __slots__ = ("_database",)
@@ -88,7 +95,10 @@ class Hyperscan:
 
         self._database = hyperscan.Database()
         expressions = [others(_WORDS[Level.BATCHES], ("[2", "INFO:")).encode(), re.escape(UNACCEPTED)]
-        self._database.compile(expressions=expressions, ids=[0, 1], elements=2, flags=0)
+        try:
+            self._database.compile(expressions=expressions, ids=[0, 1], elements=2, flags=0)
+        except hyperscan.error as problem:  # a processor without what it needs
+            raise ImportError(str(problem)) from problem
 
     def scan(self, data: memoryview) -> tuple[list[int], list[int]]:
         """The last bytes that tell lines from routine ones, and the ends of UNACCEPTED; both in order."""
@@ -103,9 +113,8 @@ class Hyperscan:
 
 
 def engine() -> Hyperscan | None:
-    """The fastest search that this machine has, None for `next_other`."""
+    """The fastest search of this machine; None for `next_other`, which SPECWATCH_ENGINE=standard asks for."""
     try:
-        return Hyperscan()
-    except Exception:
-        # ImportError, an architecture it refuses, a binding of another make: each means that it cannot be used here
+        return None if os.environ.get("SPECWATCH_ENGINE") == "standard" else Hyperscan()
+    except ImportError:
         return None

@@ -170,7 +170,7 @@ class Run:
         """What tells nothing while no candidate is open."""
         if not self.listening:
             level = Level.REQUESTS
-        elif self.labelled + self.unlabelled < 1:
+        elif self.labelled + self.unlabelled < ENOUGH_SCHEDULERS or self.unaccepted > 0:
             level = Level.ACCESS
         else:
             level = Level.BATCHES

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from specwatch import __version__
 from specwatch.domain import Change, Finding, Fix, Incident, Launch, Value, Verdict
-from specwatch.launch.command import render
 from specwatch.report import redact
 
 SCHEMA = 1
@@ -147,6 +146,8 @@ def _fix(fix: Fix) -> Json:
 def command(launch: Launch, width: int | None = None) -> str:
     """A launch as a shell command without its secrets, broken into lines of at most `width` columns if given."""
     shown = redact.launch(launch)
+    from specwatch.launch.command import render
+
     return render(shown, width=width) if width else render(shown)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 from specwatch.domain import Frame, Incident, Match, Role
 from specwatch.errors import ConfigError, RuleError
-from specwatch.rulebook.rule import PREFIX, SHORTEST, Pattern, Rule, load
+from specwatch.rulebook.pattern import PREFIX, SHORTEST, Pattern
+
+if TYPE_CHECKING:
+    from specwatch.rulebook.rule import Rule
 
 
 def bundled_directory() -> Path:
@@ -36,37 +40,76 @@ class Loaded:
     replaced: tuple[str, ...]
 
 
+_FIELDS = ("name", "line", "cause", "frame", "source")
+RuleRow = tuple[str, str, str | None, list[str]]
+"""Of a rule: file, role, check, names of its causes."""
+PatternRow = tuple[str, str, str, str, str, str, str]
+"""Of a pattern: rule, literal beginning, and the fields of `Pattern`."""
+
+
+class Table(TypedDict):
+    """A rule book without the rules: what each is about, and the patterns by their first characters."""
+
+    rules: dict[str, RuleRow]
+    index: dict[str, list[PatternRow]]
+
+
 class Rulebook:
     """All rules by id, with an index over the first characters of their patterns.
 
-    A message is looked up by its first `PREFIX` characters, so that the cost does not grow with the number of rules.
+    A message is looked up by its first `PREFIX` characters, so that the cost does not grow with the number of rules. Of
+    a book that was restored from its `table` a rule is read when it is needed, and an expression compiled then.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self.rules: Mapping[str, Rule] = {rule.id: rule for rule in rules}
-        self._index: dict[str, list[tuple[Pattern, Rule]]] = {}
-        for rule in self.rules.values():
-            for pattern in rule.patterns:
-                length = PREFIX if len(pattern.prefix) >= PREFIX else SHORTEST
-                self._index.setdefault(pattern.prefix[:length], []).append((pattern, rule))
-        for entries in self._index.values():
-            entries.sort(key=lambda entry: not (entry[0].frame or entry[0].source))  # the pickier ones first
+        known = {rule.id: rule for rule in rules}
+        self._table = _tabulated(known.values())
+        self._patterns: dict[tuple[str, int], Pattern] = {}
+        self.rules: Mapping[str, Rule] = _Rules(self._table["rules"], known)
+
+    @classmethod
+    def restored(cls, table: Table) -> Rulebook:
+        """The book that a table was made of."""
+        book = cls(())
+        book._table = table
+        book.rules = _Rules(table["rules"], {})
+        return book
+
+    @property
+    def table(self) -> Table:
+        """What is needed of all rules to look one up, as JSON."""
+        return self._table
 
     def look_up(
         self, text: str, release: str = "", frames: Sequence[Frame] = ()
     ) -> tuple[Pattern, Rule, Mapping[str, str]] | None:
         """The rule whose pattern matches a message from its first character, the pattern, and what it captured."""
-        for pattern, rule in (*self._index.get(text[:PREFIX], ()), *self._index.get(text[:SHORTEST], ())):
-            if text.startswith(pattern.prefix) and (found := pattern.regex.match(text)):
-                if not (rule.covers(release) and pattern.fits(frames)):
-                    continue
-                return pattern, rule, {k: v for k, v in found.groupdict().items() if v is not None}
-        return None
+        found = self._find(text, release, frames)
+        return (found[0], self.rules[found[1]], found[2]) if found else None
 
     def role_of(self, text: str) -> Role | None:
         """The role of the rule that knows a one-line message, None where none does: what framing asks of each line."""
-        found = self.look_up(text)
-        return found[1].role if found else None
+        index = self._table["index"]
+        if text[:PREFIX] not in index and text[:SHORTEST] not in index:
+            return None
+        found = self._find(text, "", ())
+        return Role(self._table["rules"][found[1]][1]) if found else None
+
+    def _find(self, text: str, release: str, frames: Sequence[Frame]) -> tuple[Pattern, str, Mapping[str, str]] | None:
+        index = self._table["index"]
+        for start in (text[:PREFIX], text[:SHORTEST]):
+            entries = index.get(start, ())
+            for at, entry in enumerate(entries):
+                if not text.startswith(entry[1]):
+                    continue
+                pattern = self._patterns.get((start, at))
+                if pattern is None:
+                    pattern = self._patterns[start, at] = Pattern(**dict(zip(_FIELDS, entry[2:], strict=True)))
+                found = pattern.regex.match(text)
+                if found is None or not pattern.fits(frames) or (release and not self.rules[entry[0]].covers(release)):
+                    continue
+                return pattern, entry[0], {k: v for k, v in found.groupdict().items() if v is not None}
+        return None
 
     def match(self, incident: Incident) -> Match | None:
         """The rule that knows an incident by its own error, else by an error that followed from it.
@@ -85,10 +128,44 @@ class Rulebook:
 
     def by_cause(self, check: str, cause: str) -> Rule | None:
         """The rule that answers for a check's cause: what `specwatch check` names its problems by."""
-        for rule in self.rules.values():
-            if rule.check == check and cause in rule.causes:
-                return rule
+        for name, (_, _, own, causes) in self._table["rules"].items():
+            if own == check and cause in causes:
+                return self.rules[name]
         return None
+
+
+class _Rules(Mapping[str, "Rule"]):
+    """Rules by id, read from their files when they are asked for."""
+
+    def __init__(self, rows: Mapping[str, RuleRow], known: dict[str, Rule]) -> None:
+        self._rows = rows
+        self._known = known
+
+    def __getitem__(self, name: str) -> Rule:
+        if name not in self._known:
+            from specwatch.rulebook.rule import load  # with all checks and fixes, which a lookup does not need
+
+            self._known[name] = load(Path(self._rows[name][0]))
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _tabulated(rules: Iterable[Rule]) -> Table:
+    table: Table = {"rules": {}, "index": {}}
+    for rule in rules:
+        table["rules"][rule.id] = (str(rule.path), rule.role.value, rule.check, list(rule.causes))
+        for own in rule.patterns:
+            start = own.prefix[: PREFIX if len(own.prefix) >= PREFIX else SHORTEST]
+            row = (rule.id, own.prefix, own.name, own.line, own.cause, own.frame, own.source)
+            table["index"].setdefault(start, []).append(row)
+    for rows in table["index"].values():
+        rows.sort(key=lambda row: not (row[5] or row[6]))  # the pickier ones first
+    return table
 
 
 def load_directories(extra: Iterable[Path] = ()) -> Loaded:
@@ -97,6 +174,8 @@ def load_directories(extra: Iterable[Path] = ()) -> Loaded:
     A rule that breaks a law is refused and named; the others go on. Raises ConfigError for a directory that is not
     there.
     """
+    from specwatch.rulebook.rule import load
+
     rules: dict[str, Rule] = {}
     refused: list[str] = []
     replaced: list[str] = []

@@ -34,7 +34,7 @@ CHUNK = 256 * 1024
 LATE_LINKED = 600.0
 """Seconds for which a rotated file without news is kept open for late writes."""
 LATE_DELETED = 60.0
-MOST_OLD = 4
+MOST_OLD = 8
 
 
 class Followed:
@@ -52,8 +52,12 @@ class Followed:
         self._changed_at = 0
         self._known: list[Generation] = []
         self._more = True
+        self._resumed = position is not None
         if position is not None:
             self._resume(position)
+        else:  # what was rotated away before the first start is history
+            times = [part.stat().st_mtime_ns + 1 for part in generations.siblings(path)]
+            self._changed_at = max(times, default=0)
 
     # base.Source
 
@@ -148,6 +152,9 @@ class Followed:
 
     def _look(self, raws: list[Raw], now: float) -> None:
         """Compare what the name stands for with what is open."""
+        for open_one in self._all():
+            if open_one.fd >= 0 and not self._is_same(open_one):
+                self._emptied(open_one, raws, now)
         try:
             seen = self.path.stat()
         except OSError as error:
@@ -160,16 +167,21 @@ class Followed:
             return
         one = self._now
         if one is not None and (one.dev, one.ino) == (seen.st_dev, seen.st_ino):
-            if seen.st_size < one.read or not self._is_same(one):
-                self._truncated(one, raws, now)
+            if self._resumed or (one.read == 0 and seen.st_size):
+                self._resumed = False
+                self._adopt_between(now)  # before the first bytes of a file: what it had until it was emptied
             return
         again = next((old for old in self._old if (old.dev, old.ino) == (seen.st_dev, seen.st_ino)), None)
-        if again is not None and again.fd >= 0 and again.read <= seen.st_size:  # it was renamed back
+        if again is not None and again.fd >= 0:  # it was renamed back
             self._put_aside(now)
             self._old.remove(again)
             self._now = again
+            if self._resumed or again.read == 0:
+                self._resumed = False
+                self._adopt_between(now)
             return
-        if one is not None or self._old or self._known:
+        if one is not None or self._old or self._known or self._resumed:
+            self._resumed = False
             self._put_aside(now)
             self._adopt_between(now)
         self._open_current(now)
@@ -179,6 +191,7 @@ class Followed:
         if fd >= 0:
             found = os.fstat(fd)
             self._now = self._new(found.st_dev, found.st_ino, fd, now)
+            self._changed_at = max(self._changed_at, found.st_mtime_ns if found.st_size == 0 else 0)
             self._complained = ""
 
     def _open(self, path: Path) -> int:
@@ -204,27 +217,30 @@ class Followed:
 
     def _is_same(self, one: Generation) -> bool:
         try:
-            return one.is_unchanged(one.fd)
+            return os.fstat(one.fd).st_size >= one.read and one.is_unchanged(one.fd)
         except OSError:
             return False
 
-    def _truncated(self, one: Generation, raws: list[Raw], now: float) -> None:
+    def _emptied(self, one: Generation, raws: list[Raw], now: float) -> None:
         """The file was emptied under us: first what a copy of it still holds, then the file from its start."""
         stored = Stored.load({**one.save(), **_exactly(one)})
-        if stored.tells_anything():
-            rest = self._find_rest(stored, {(one.dev, one.ino)})
-            if rest is not None:
-                fd = one.fd
-                one.fd, one.chunks, one.dev, one.ino, _ = rest
-                self._put_aside(now)
-                found = os.fstat(fd)
-                self._now = self._new(found.st_dev, found.st_ino, fd, now)
-                return
-        self._finish(one, raws)
+        rest = self._find_rest(stored, self.held) if stored.tells_anything() else None
         fresh = self._new(one.dev, one.ino, one.fd, now)
-        one.fd = -1
-        self._known = [*self._known, one][-8:]
-        self._now = fresh
+        at = self._old.index(one) if one in self._old else len(self._old)
+        self._old[at : at + (one in self._old)] = [one] if rest is not None else []
+        if rest is not None:
+            one.fd, one.chunks, one.dev, one.ino, head = rest
+            one.head = one.head if one.fd >= 0 else head
+            at += 1
+        else:
+            one.fd = -1
+            self._finish(one, raws)
+            self._known = [*self._known, one][-8:]
+        if one is self._now:
+            self._now = fresh
+            self._adopt_between(now)
+        else:
+            self._old.insert(at, fresh)
         self._more = True
 
     def _finish(self, one: Generation, raws: list[Raw]) -> None:
@@ -246,10 +262,11 @@ class Followed:
             if inode in without or not stat.S_ISREG(seen.st_mode):
                 os.close(fd)
                 continue
-            if stored.fits(fd) and (stored.tells_anything() or inode == (stored.dev, stored.ino)):
+            packed = generations.is_packed(part.name)
+            if not packed and stored.fits(fd) and (stored.tells_anything() or inode == (stored.dev, stored.ino)):
                 return Found(fd, None, *inode, os.pread(fd, generations.HEAD, 0))
             os.close(fd)
-            if stored.tells_anything() and generations.is_packed(part.name):
+            if packed and stored.tells_anything():
                 rest = generations.unpacked_rest(part, stored)
                 if rest is not None:
                     return Found(-1, rest, *inode, generations.unpacked_head(part))
@@ -258,30 +275,48 @@ class Followed:
     def _adopt_between(self, now: float) -> None:
         """Rotated parts that came and went between two looks: those changed since, and not known."""
         gens = [*self._all(), *self._known]
-        known = {(one.dev, one.ino) for one in gens}
-        heads = [os.pread(one.fd, generations.HEAD, 0) if one.fd >= 0 else one.head for one in gens]
+        known = {(one.dev, one.ino) for one in gens if one.fd >= 0}  # an inode is only sure while it is held
+        marks = [generations.mark_of(os.pread(one.fd, generations.HEAD, 0)) for one in gens if one.fd >= 0]
+        closed = [one for one in self._known if one.read]
+        marks += [one.past or generations.mark_of(one.head) for one in gens if one.fd < 0]
         for part in generations.siblings(self.path):
             try:
                 found = part.stat()
             except OSError:
                 continue
             inode = (found.st_dev, found.st_ino)
-            if found.st_mtime_ns <= self._changed_at or inode in known or not found.st_size:
+            if found.st_mtime_ns < self._changed_at or inode in known:
                 continue
             packed = generations.is_packed(part.name)
             fd = -1 if packed else self._open(part)
             if not packed and fd < 0:
                 continue
+            if not packed and self._reopened(fd, closed, now):
+                continue
             head = generations.unpacked_head(part) if packed else os.pread(fd, generations.HEAD, 0)
-            if not head or any(generations.same_start(head, other) for other in heads if other):
+            if (packed and not head) or any(generations.is_marked(head, mark) for mark in marks):
                 if fd >= 0:
                     os.close(fd)
                 continue
             made = self._new(*inode, fd, now)
             if packed:
                 made.head, made.chunks = head, generations.unpacked_rest(part, Stored.load(made.save()))
-            heads.append(head)
+            marks.append(generations.mark_of(head))
             self._old.append(made)
+
+    def _reopened(self, fd: int, closed: list[Generation], now: float) -> bool:
+        """Whether an open file is one that was closed because nobody wrote into it any more; then it goes on."""
+        found = os.fstat(fd)
+        for one in closed:
+            if (one.dev, one.ino) == (found.st_dev, found.st_ino) and found.st_size >= one.read:
+                if not (one.tail and one.is_unchanged(fd)):
+                    continue
+                one.fd, one.quiet_since = fd, now
+                self._known.remove(one)
+                self._old.append(one)
+                closed.remove(one)
+                return True
+        return False
 
     def _resume(self, position: dict[str, object]) -> None:
         """Find again what was open when the position was stored."""
@@ -293,7 +328,8 @@ class Followed:
             self._notes.append(f"{self.path}: the stored position cannot be understood; read from the start")
             return
         taken: set[tuple[int, int]] = set()
-        for stored in saved:
+        # those with content first: one without is known by its inode alone, which may be another file's by now
+        for stored in sorted(saved, key=lambda stored: not stored.tells_anything()):
             one = stored.generation()
             rest = self._find_rest(stored, taken)
             if rest is None:
@@ -301,15 +337,18 @@ class Followed:
                     self._notes.append(
                         f"{self.path}: the file that was read to byte {stored.offset} is gone; what came after is lost"
                     )
+                one.past = stored.head
                 self._known.append(one)
                 continue
             one.fd, one.chunks, one.dev, one.ino, one.head = rest
             taken.add((one.dev, one.ino))
             if one.fd >= 0:
-                one.head = one.head[: one.read]
+                one.head = one.head[: max(one.read, stored.head[0])]
                 one.tail = os.pread(one.fd, min(generations.TAIL, one.read), max(0, one.read - generations.TAIL))
                 one.safe_tail = one.tail
             self._old.append(one)
+        order = [stored.id for stored in saved]
+        self._old.sort(key=lambda one: order.index(one.id))
         if self._old:
             last = self._old[-1]
             try:
@@ -379,6 +418,7 @@ class Followed:
         """Close rotated files that nobody writes into any more."""
         empty = self._now is None or self._now.read == 0
         for one in list(self._old):
+            one.quiet_since = one.quiet_since or now
             if one.chunks is not None and not self._more:
                 self._drop(one, raws)
                 continue

@@ -41,12 +41,12 @@ def base_name(name: str) -> str | None:
     return plain if plain != name else None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Generation:
     """One life of a log file. `read` and `lines` count what was handed out, `safe` and `safe_lines` what was marked.
 
-    `head` are its first bytes, `tail` those just before `read`. `base` is the number of lines in the stream before it, -1 until it
-    has a line.
+    `head` are its first bytes, `tail` those just before `read`. `base` is the number of lines in the stream
+    before it, -1 until it has a line.
     Either `fd` is open, or `chunks` gives what is left of a compressed part, or it is only remembered.
     """
 
@@ -65,13 +65,13 @@ class Generation:
     chunks: Iterator[bytes] | None = None
     quiet_since: float = 0.0
     split: Splitter = field(default_factory=Splitter)
-    past: str = ""
-    """For one that was read before a restart: the hashes that its first and last bytes must have."""
+    past: tuple[int, str] | None = None
+    """The mark of one that was read before a restart and was not found again."""
 
     def took(self, data: bytes) -> None:
         """These bytes were read."""
-        if len(self.head) < HEAD:
-            self.head = (self.head + data)[:HEAD] if len(self.head) == self.read else self.head
+        if self.read <= len(self.head) < HEAD:
+            self.head = max(self.head, (self.head[: self.read] + data)[:HEAD], key=len)
         self.tail = (self.tail + data)[-TAIL:]
         self.read += len(data)
 
@@ -91,7 +91,7 @@ class Generation:
         """As JSON."""
         return {
             "id": self.id, "dev": self.dev, "ino": self.ino, "base": self.base, "offset": self.safe,
-            "lines": self.safe_lines, "head": [min(len(self.head), self.safe), _hash(self.head[: self.safe])],
+            "lines": self.safe_lines, "head": mark_of(self.head),
             "tail": [len(self.safe_tail), _hash(self.safe_tail)],
         }  # fmt: skip
 
@@ -130,7 +130,7 @@ class Stored:
         """Whether an open file begins with what was read of this generation, up to the offset."""
         head, tail = os.pread(fd, self.head[0], 0), os.pread(fd, self.tail[0], max(0, self.offset - self.tail[0]))
         return (
-            os.fstat(fd).st_size >= self.offset
+            os.fstat(fd).st_size >= max(self.offset, self.head[0])
             and (len(head), _hash(head)) == self.head
             and (len(tail), _hash(tail)) == self.tail
         )
@@ -200,10 +200,20 @@ def _then(first: bytes, source: Iterator[bytes]) -> Iterator[bytes]:
         return
 
 
-def same_start(first: bytes, second: bytes) -> bool:
-    """Whether two heads are of one file: one may have been read before the file had grown."""
-    length = min(len(first), len(second))
-    return first == second or (length >= HEAD // 4 and first[:length] == second[:length])
+Mark = tuple[int, str]
+"""Length and hash of the first bytes of a file, by which it is known again."""
+
+
+def mark_of(head: bytes) -> Mark:
+    """The mark of a file that begins with these bytes."""
+    return len(head), _hash(head)
+
+
+def is_marked(head: bytes, mark: Mark) -> bool:
+    """Whether a file that begins with `head` is the one of a mark: it may have grown since, if the mark is long."""
+    length, digest = mark
+    long_enough = length >= HEAD // 4 or length == len(head)
+    return 0 < length <= len(head) and long_enough and _hash(head[:length]) == digest
 
 
 def unpacked_head(path: Path) -> bytes:

@@ -284,7 +284,10 @@ def test_eagle3_weights(weights: dict[str, list[int]], cause: str) -> None:
             "",
             Status.SOUND,
         ),
-        ("--attention-backend fa3", "0.5.10", "", Status.UNKNOWN),
+        ("--attention-backend fa3", "0.5.10", "", Status.SOUND),
+        ("--attention-backend fa4", "0.5.4", "unsupported-backend", Status.BROKEN),
+        ("--attention-backend fa4", "0.5.7", "", Status.UNKNOWN),  # came somewhere between 0.5.4 and 0.5.10
+        ("--attention-backend fa4", "0.5.10", "", Status.SOUND),
         ("--attention-backend trtllm_mla", "0.5.23", "latent-backend", Status.BROKEN),
         ("--attention-backend flashinfer", "0.5.10", "", Status.SOUND),
     ],
@@ -337,3 +340,10 @@ def test_a_standalone_draft_may_have_its_own_dtype() -> None:
 def test_context(flags: str, env: str, check: str, broken: bool) -> None:
     verdict = ask(check, "EAGLE3", EAGLE3 | {"max_position_embeddings": 2048}, flags, env=env)
     assert (verdict.status is Status.BROKEN) == broken
+
+
+@pytest.mark.parametrize(("hidden", "cause"), [(64, ""), (48, "features-differ"), (None, "")])
+def test_an_eagle_head_is_as_wide_as_its_target(hidden: int | None, cause: str) -> None:
+    head = {key: value for key, value in EAGLE3.items() if key != "hidden_size"}
+    head |= {"architectures": ["LlamaForCausalLMEagle"]} | ({"hidden_size": hidden} if hidden else {})
+    assert ask("eagle_features", "EAGLE", head).cause == cause

@@ -124,13 +124,13 @@ def test_the_older_release_names_what_was_typed() -> None:
     ],
 )
 def test_coordination_needs_an_algorithm_that_can(release: str, flags: str, refused: bool) -> None:
-    verdict = judged("speculation_arguments", release, flags, {COORDINATION: "1"})
+    verdict = judged("prefill_coordination", release, flags, {COORDINATION: "1"})
     assert (verdict.cause == "coordination-without-eagle") is refused
 
 
 @pytest.mark.parametrize(("value", "on"), [("1", True), ("YES", True), ("on", False), ("0", False), ("2", False)])
 def test_coordination_as_sglang_reads_booleans(value: str, on: bool) -> None:
-    verdict = judged("speculation_arguments", "0.5.23", "", {COORDINATION: value})
+    verdict = judged("prefill_coordination", "0.5.23", "", {COORDINATION: value})
     assert (verdict.status is Status.BROKEN) is on
 
 

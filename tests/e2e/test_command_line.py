@@ -273,6 +273,29 @@ def test_a_launch_that_does_not_parse(specwatch: Run, examples: Path, launch: st
     assert "launch" in complaint(done)
 
 
+def test_a_launch_that_sglang_refuses_is_put_right(specwatch: Run, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    said = "sglang serve: error: unrecognized arguments: --enable_metrics --max-model-len 2048"
+    log.write_text(f"usage: sglang serve [-h] --model-path MODEL_PATH\n{said}\n")
+    launch = "sglang serve --model-path /models/x --enable_metrics --max-model-len 2048"
+    done = specwatch("diagnose", log, "--launch", launch, "--sglang", "0.5.23", "--format", "json")
+    assert done.returncode == 1
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["rule"], finding["verdict"]["status"]) == ("unrecognized-arguments", "broken")
+    fix = finding["fixes"][0]
+    assert fix["argv"] == [
+        "sglang",
+        "serve",
+        "--model-path",
+        "/models/x",
+        "--enable-metrics",
+        "--context-length",
+        "2048",
+    ]
+    assert (fix["applicability"], fix["rechecked"]) == ("review", False)  # the model is not on this machine
+    assert "refuses the launch" in done.stderr
+
+
 def test_bad_options(specwatch: Run, examples: Path, tmp_path: Path) -> None:
     log = examples / "server.log"
     for arguments in (

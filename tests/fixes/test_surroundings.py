@@ -46,6 +46,8 @@ def test_the_next_port() -> None:
     assert commands("next-port", f"{PLAIN} --port 8000") == [f"{PLAIN} --port 8001"]
     assert commands("next-port", PLAIN) == [f"{PLAIN} --port 30001"]
     assert commands("next-port", f"{PLAIN} --port 65535") == []
+    assert commands("next-port", DOCKER.format("-p 30000:30000")) == []
+    assert len(commands("next-port", DOCKER.format("--network host"))) == 1
 
 
 def test_more_patience() -> None:

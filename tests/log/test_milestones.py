@@ -91,3 +91,15 @@ def decodes(*lengths: str, interval: int | None = None) -> str:
 )
 def test_drafts_that_are_never_accepted(log: str, times: int) -> None:
     assert len([one for one in found(log) if "accept len: 1.00" in one.error]) == times
+
+
+BATCH = "[2026-05-04 10:00:{} TP0] Decode batch, #running-req: 40, #token: 31072"
+HEAD = "Scheduler hit an exception: Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize("head", [f"[2026-05-04 10:00:02 TP0] {HEAD}", f"[2026-05-04 10:00:02 TP1] {HEAD}", HEAD])
+def test_a_traceback_that_never_ends_is_denied_by_what_follows(head: str) -> None:
+    log = "\n".join([BATCH.format("00"), head, *(BATCH.format(f"{at:02d}") for at in range(3, 30, 3))])
+    assert all(one.outlived for one in found(log))
+    (last,) = found("\n".join([BATCH.format("00"), f"[2026-05-04 10:00:02 TP0] {HEAD}"]))
+    assert not last.outlived

@@ -41,6 +41,8 @@ class LogsLife(RuleBasedStateMachine):
         self.position: dict[str, object] | None = None
         self.reader: Followed | None = Followed(self.path, "s")
         self.reopen()
+        self.drain()
+        self.commit_unsettled()  # of what was rotated away before the first start nothing is read
 
     def teardown(self) -> None:
         if self.reader is None:
@@ -64,15 +66,14 @@ class LogsLife(RuleBasedStateMachine):
         self.writer = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.touch()
 
-    def touch(self) -> None:
+    def touch(self, fd: int | None = None) -> None:
         """File systems have coarse clocks; the model's writes are all at different times."""
         self.stamp += 10**9
-        os.utime(self.writer, ns=(self.stamp, self.stamp))
+        os.utime(self.writer if fd is None else fd, ns=(self.stamp, self.stamp))
 
     def put(self, text: str, fd: int | None = None) -> None:
         os.write(self.writer if fd is None else fd, text.encode())
-        if fd is None:
-            self.touch()
+        self.touch(fd)
 
     def line(self, size: int = 0) -> str:
         self.count += 1
@@ -100,18 +101,19 @@ class LogsLife(RuleBasedStateMachine):
     # what happens to the file
 
     def shift(self, packed: bool) -> Path:
-        for number in range(8, 0, -1):
+        for number in range(PER_RUN + 2, 0, -1):
             for end in ("", ".gz"):
                 old = self.folder / f"server.log.{number}{end}"
                 if old.exists():
                     old.rename(self.folder / f"server.log.{number + 1}{end}")
         if packed and (self.folder / "server.log.2").exists():
             self.pack(self.folder / "server.log.2")
-        for beyond in self.folder.glob("server.log.9*"):
-            beyond.unlink()
         return self.folder / "server.log.1"
 
     def pack(self, path: Path) -> None:
+        if self.late is not None:  # nobody packs a file that is still written to: that is what delaycompress is for
+            os.close(self.late)
+            self.late = None
         stat = path.stat()
         packed = path.with_name(path.name + ".gz")
         with gzip.open(packed, "wb") as out:

@@ -1,0 +1,247 @@
+"""`specwatch watch`: run the daemon, or check and show its configuration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from specwatch.commands.common import SITE_RULES
+from specwatch.commands.contract import Exit
+from specwatch.config import DEFAULT_FILE, Server, Settings, State, load, refuse_writable, show, state_directory
+from specwatch.daemon import Daemon, Say
+from specwatch.errors import ConfigError, RuleError, SpecwatchError
+from specwatch.notify import notify, reloading, watchdog_seconds
+from specwatch.rulebook.book import Rulebook
+from specwatch.sources.base import Source
+from specwatch.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The arguments of the command."""
+
+    config: Path | None = None
+    once: bool = False
+    check_config: bool = False
+    print_config: bool = False
+    insecure: bool = False
+    state: Path | None = None
+    logs: Sequence[str] = ()
+    command: Sequence[str] = ()
+
+
+class _Time:
+    """The real time."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+
+def run(options: Options) -> int:
+    """Watch until told to stop; gives the exit code, with `-- CMD` that of the command."""
+    settings = _settings(options)
+    if options.print_config:
+        print(show(settings))
+        return Exit.CLEAN
+    book = _rulebook(settings, options)
+    if options.check_config:
+        for table in settings.unused:
+            print(f"specwatch: [{table}] is accepted and does nothing in this version", file=sys.stderr)
+        print(f"{settings.path or 'defaults'}: {len(settings.servers)} servers, {len(book.rules)} rules: fine")
+        return Exit.CLEAN
+    say = logger()
+    watch = settings.watch
+    store = Store(
+        state_directory(settings),
+        lambda text: say("warning", "store_set_aside", says=text),
+        loop_starts=watch.loop_starts,
+        loop_within=watch.loop_within,
+    )
+    try:
+        return _watch(options, settings, book, store, say)
+    finally:
+        store.close()
+
+
+def _settings(options: Options) -> Settings:
+    given = options.config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+    own = bool(options.logs or options.command)
+    if own and options.config is None:
+        given = None
+    settings = load(given, allow_insecure=options.insecure) if given else Settings()
+    if options.logs:
+        logs = tuple(log if log == "-" or ":" in log else str(Path(log).absolute()) for log in options.logs)
+        settings = replace(settings, servers=(*settings.servers, Server(name="server", logs=logs)))
+    if options.state:
+        settings = replace(settings, state=State(dir=str(options.state), keep_days=settings.state.keep_days))
+    if not settings.servers and not options.command and not options.print_config:
+        raise ConfigError(f"nothing to watch: write {DEFAULT_FILE} (docs/daemon.md), name a log, or give -- CMD")
+    return settings
+
+
+def _rulebook(settings: Settings, options: Options) -> Rulebook:
+    """The rules. Raises RuleError for a broken one: a daemon must not start, or reload, with half of its rules."""
+    from specwatch.rulebook.book import load_directories
+
+    folders = [Path(folder) for folder in settings.watch.rules]
+    if SITE_RULES.is_dir():
+        folders.insert(0, SITE_RULES)
+    for folder in folders:
+        if not options.insecure and folder.is_dir():
+            for path in (folder, *sorted(folder.glob("*.toml"))):
+                refuse_writable(path)
+    loaded = load_directories(folders)
+    if loaded.refused:
+        raise RuleError("\n".join(loaded.refused))
+    if folders:
+        from specwatch.proof import unproved
+        from specwatch.rulebook.book import bundled_directory
+
+        foreign = [rule for rule in loaded.book.rules.values() if rule.path.parent != bundled_directory()]
+        broken = unproved(foreign, loaded.book, None)
+        if broken:
+            raise RuleError("\n".join(line for complaints in broken.values() for line in complaints))
+    return loaded.book
+
+
+def logger() -> Say:
+    """Our own log on stderr: for people on a terminal, else one JSON object a line."""
+    try:
+        import structlog
+    except ImportError:
+        raise ConfigError("the daemon needs structlog: pip install 'specwatch[daemon]'") from None
+    terminal = sys.stderr.isatty()
+    renderer: Any = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    log = structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+            renderer,
+        ],
+    )
+
+    def say(level: str, event: str, **fields: object) -> None:
+        try:
+            getattr(log, level)(event, **fields)
+        except OSError:  # nobody reads our log: the store has everything
+            return
+
+    return say
+
+
+def _watch(options: Options, settings: Settings, book: Rulebook, store: Store, say: Say) -> int:
+    from specwatch.sources.child import FORWARDED, Wrapped
+    from specwatch.sources.stream import Pipes
+
+    sources: list[tuple[Server, Source]] = []
+    for server in settings.servers:
+        if "-" in server.logs:
+            sources.append((server, Pipes(f"{server.name}|-", "<stdin>", (0,))))
+    wrapped = None
+    if options.command:
+        name = settings.servers[0].name if settings.servers else "server"
+        server = settings.servers[0] if settings.servers else Server(name=name, logs=("-",))
+        wrapped = Wrapped(options.command, f"{name}|child {os.getpid()}")
+        sources.append((server, wrapped.pipes))
+    with _signals() as caught:
+        daemon = Daemon(settings, store, book, say, _Time(), sources, wake=caught.fd)
+        try:
+            say("info", "watch_started", servers=len(settings.servers), rules=len(book.rules), store=str(store.path))
+            if options.once:
+                return _once(daemon, store)
+            notify("READY=1")
+            while True:
+                daemon.turn(watchdog_or(60.0))
+                notify("WATCHDOG=1")
+                for number in caught.take():
+                    if wrapped is not None and number in FORWARDED:
+                        wrapped.signal(number)
+                    elif number == signal.SIGHUP:
+                        _reload(options, daemon, say)
+                    elif number in (signal.SIGTERM, signal.SIGINT):
+                        return Exit.CLEAN
+                if daemon.all_ended and (wrapped is None or wrapped.exit_code() is not None):
+                    daemon.finish()
+                    return wrapped.exit_code() or 0 if wrapped is not None else _answer(store)
+        finally:
+            notify("STOPPING=1")
+            daemon.close()
+            say("info", "watch_ended")
+            if wrapped is not None:
+                wrapped.close()
+
+
+def watchdog_or(most: float) -> float:
+    """How long a turn may wait at most: a third of what systemd's watchdog allows."""
+    wanted = watchdog_seconds()
+    return min(most, wanted / 3) if wanted else most
+
+
+def _once(daemon: Daemon, store: Store) -> Exit:
+    daemon.turn(0.0)
+    while daemon.reading:
+        daemon.turn(0.0)
+    daemon.finish()
+    return _answer(store)
+
+
+def _answer(store: Store) -> Exit:
+    return Exit.FINDINGS if store.findings(state="firing") else Exit.CLEAN
+
+
+def _reload(options: Options, daemon: Daemon, say: Say) -> None:
+    """Take the new configuration and rules; the old ones stay where the new ones fail."""
+    reloading()
+    try:
+        settings = _settings(options)
+        daemon.configure(settings, _rulebook(settings, options))
+        say("info", "configuration_reloaded", servers=len(settings.servers))
+    except SpecwatchError as error:
+        say("error", "configuration_refused", because=str(error), says="the old one stays")
+    notify("READY=1")
+
+
+class _Caught:
+    """Signals that came; `fd` wakes the loop."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._numbers: list[int] = []
+
+    def catch(self, number: int, _frame: object) -> None:
+        self._numbers.append(number)
+
+    def take(self) -> list[int]:
+        with suppress(BlockingIOError):
+            os.read(self.fd, 4096)
+        numbers, self._numbers = self._numbers, []
+        return numbers
+
+
+@contextmanager
+def _signals() -> Iterator[_Caught]:
+    from specwatch.sources.child import FORWARDED
+
+    end, start = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    caught = _Caught(end)
+    before_fd = signal.set_wakeup_fd(start)
+    before = {number: signal.signal(number, caught.catch) for number in (*FORWARDED, signal.SIGCHLD)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before_fd)
+        os.close(end)
+        os.close(start)

@@ -1,0 +1,525 @@
+"""`specwatch watch`: live logs to findings, for months, losing nothing. One thread, one loop, one store.
+
+A turn of the loop: wait for the first of (a wake, a timer) - read what is new - look at the logs that are due - take in
+what the inspections answered - ask the health endpoints - commit - say what was committed. Only what passed through the
+store is said, so that a restart repeats nothing; only a finished turn feeds systemd's watchdog.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from specwatch.config import Server, Settings
+from specwatch.health import Probe, Pulse
+from specwatch.inspection import Ask, Child, Document, Limits, Memory, without_models
+from specwatch.live import Change, Dropped, Ready, Told, located
+from specwatch.rulebook.book import Rulebook
+from specwatch.sources import container
+from specwatch.sources.base import Source
+from specwatch.sources.files import Files, Pattern
+from specwatch.sources.journal import Journal
+from specwatch.store import DAY, Fact, Reached, Recovered, Seen, Store, Withdrawn
+from specwatch.watching import Patient, Watched, condition, seen
+
+DEADLINE = 1.7
+"""Seconds after the last line of an incident at which it is said, whether the model files have been read or not."""
+COMMIT_EVERY = 1.0
+RETRY_AFTER = 5.0
+MOST_FACTS = 10_000
+MOST_WAITING = 256
+
+
+class Clock(Protocol):
+    """The time: `now` for what lasts, `wall` (seconds since 1970) for what is stored."""
+
+    def now(self) -> float:
+        """Seconds that never go back."""
+
+    def wall(self) -> float:
+        """Seconds since 1970."""
+
+
+Say = Callable[..., None]
+"""`say(level, event, **fields)`: one canonical line of our own log."""
+
+
+@dataclass(slots=True, eq=False)
+class _Inspection:
+    """An incident whose models are being read, or wait to be."""
+
+    watched: Watched
+    told: Told
+    ask: Ask
+    fallback: Document
+    until: float
+    memory: object
+    child: Child | None = None
+    said: bool = False
+
+
+class Daemon:
+    """Everything that runs. `sources` are streams beside those that the settings name (stdin, a child).
+
+    `wake` is a descriptor that ends a wait when it becomes readable; whoever gives it empties it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        book: Rulebook,
+        say: Say,
+        clock: Clock,
+        sources: Iterable[tuple[Server, Source]] = (),
+        *,
+        listen: bool = True,
+        wake: int | None = None,
+    ) -> None:
+        self._settings, self._store, self._book, self._say, self._clock = settings, store, book, say, clock
+        self._selector = selectors.DefaultSelector()
+        self._registered: set[int] = set()
+        self._watched: dict[str, Watched] = {}
+        self._patients: dict[str, Patient] = {}
+        self._facts: list[Fact] = []
+        self._waiting: list[_Inspection] = []
+        self._memory = Memory()
+        self._busy: set[str] = set()
+        self._committed_at = self._retry_at = self._prune_at = 0.0
+        self._broken = False
+        self._unstored: list[Seen] = []
+        self._files = Files(self._restore_source, listen=listen)
+        if (fd := self._files.fileno()) is not None:
+            self._selector.register(fd, selectors.EVENT_READ, None)
+        if wake is not None:
+            self._selector.register(wake, selectors.EVENT_READ, None)
+        self._extra = list(sources)
+        self.configure(settings, book)
+        for server, source in self._extra:
+            self._add(server, source)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way: all that was written has been read, understood and committed."""
+        busy = any(one.live.due(0.0) is not None and not one.live.safe for one in self._watched.values())
+        return not (self._busy or self._waiting or self._facts or busy)
+
+    @property
+    def reading(self) -> bool:
+        """Whether there is more to read right now."""
+        return bool(self._busy)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether no stream can give a line any more."""
+        return bool(self._watched) and all(one.source.ended for one in self._watched.values())
+
+    def configure(self, settings: Settings, book: Rulebook) -> None:
+        """Follow what the settings name from now on; everything that is named as before goes on undisturbed."""
+        self._settings, self._book = settings, book
+        self._memory = Memory()
+        patterns: list[Pattern] = []
+        journals: dict[str, tuple[Server, str]] = {}
+        for server in settings.servers:
+            for log in server.logs:
+                kind, _, rest = log.partition(":")
+                if log.startswith("/"):
+                    patterns.append(Pattern(server.name, log))
+                elif kind == "docker":
+                    patterns.append(container.docker(server.name, rest))
+                elif kind == "pods":
+                    patterns.append(container.pods(server.name, rest))
+                elif kind == "journal":
+                    journals[f"{server.name}|{log}"] = (server, rest)
+        self._files.follow(patterns)
+        named = {server.name: server for server in settings.servers}
+        kept = {server.name for server, _ in self._extra}
+        for name in [name for name in self._patients if name not in named and name not in kept]:
+            del self._patients[name]
+        for stream, watched in list(self._watched.items()):
+            if watched.server.name in named:
+                watched.server = named[watched.server.name]
+            gone = stream in self._watched and isinstance(watched.source, Journal) and stream not in journals
+            if gone or (stream not in self._files.followed and not isinstance(watched.source, Journal)
+                        and watched.server.name not in kept):  # fmt: skip
+                watched.source.close()
+                del self._watched[stream]
+        for server in settings.servers:
+            self._patient(server)
+        for stream, (server, unit) in journals.items():
+            if stream not in self._watched:
+                self._add(server, Journal(unit, stream, self._restore_source(stream)))
+        self._register()
+
+    # the loop
+
+    def turn(self, most: float = 60.0) -> None:
+        """One turn, waiting for at most that many seconds."""
+        events = self._selector.select(max(0.0, min(most, self._due())))
+        now = self._clock.now()
+        self._read(now, {key.data for key, _ in events if isinstance(key.data, str)})
+        self._look(now)
+        self._inspect(now)
+        self._care(now)
+        self._commit(now)
+        self._register()
+
+    def finish(self) -> None:
+        """The end of all logs that there are: say what is pending. For `--once`, and when all streams have ended."""
+        now = self._clock.now()
+        for watched in self._watched.values():
+            self._changes(watched, watched.live.finish(now, watched.source.rest()), now)
+        while self._waiting:
+            self._inspect(self._clock.now(), final=True)
+            if any(one.child for one in self._waiting):
+                self._selector.select(0.02)
+        for watched in self._watched.values():
+            watched.mark()
+            watched.moved = True
+        self._commit(self._clock.now(), final=True)
+
+    def close(self) -> None:
+        """Commit what can be committed, and let go of everything."""
+        self._commit(self._clock.now(), final=True)
+        for one in self._waiting:
+            if one.child:
+                one.child.stop()
+        for watched in self._watched.values():
+            watched.source.close()
+        for patient in self._patients.values():
+            if patient.probe:
+                patient.probe.close()
+        self._files.close()
+        self._selector.close()
+
+    def _due(self) -> float:
+        """Seconds until something has to be done without a wake."""
+        now = self._clock.now()
+        due = [self._files.due(now)]
+        if self._busy:
+            return 0.0
+        for watched in self._watched.values():
+            at = watched.live.due(now)
+            if at is not None:
+                due.append(at)
+            if watched.moved:
+                due.append(self._committed_at + COMMIT_EVERY - now)
+            if isinstance(watched.source, Journal) and (again := watched.source.due(now)) is not None:
+                due.append(again)
+        due += [0.02 if one.child else max(0.0, one.until - now) for one in self._waiting]
+        for patient in self._patients.values():
+            if patient.server.health:
+                due.append(0.1 if patient.probe else max(0.0, patient.next_probe - now))
+        if self._facts and self._broken:
+            due.append(self._retry_at - now)
+        return max(0.0, min(due))
+
+    def _read(self, now: float, woken: set[str]) -> None:
+        woken |= self._busy | self._files.wake(now)
+        for stream, (name, source) in self._files.followed.items():
+            if stream not in self._watched:
+                server = next(one for one in self._settings.servers if one.name == name)
+                self._add(server, source)
+        for stream, watched in self._watched.items():
+            if isinstance(watched.source, Journal) and watched.source.due(now) == 0.0:
+                woken.add(stream)
+        self._busy.clear()
+        for stream in woken:
+            watched_one = self._watched.get(stream)
+            if watched_one is None:
+                continue
+            before = watched_one.fed_at
+            self._changes(watched_one, watched_one.read(now), now)
+            if watched_one.fed_at != before:
+                self._patient(watched_one.server).pulse.saw_line(now)
+            if watched_one.source.more:
+                self._busy.add(stream)
+            for note in watched_one.source.notes():
+                self._say("warning", "source_troubled", server=watched_one.server.name, says=note)
+        for note in self._files.notes():
+            self._say("warning", "source_troubled", says=note)
+
+    def _look(self, now: float) -> None:
+        for watched in self._watched.values():
+            due = watched.live.due(now)
+            if due is not None and due <= 0.001:
+                self._changes(watched, watched.look(now), now)
+                watched.mark()
+
+    def _changes(self, watched: Watched, changes: Iterable[Change], now: float) -> None:
+        for change in changes:
+            watched.moved = True
+            if isinstance(change, Told):
+                self._told(watched, change, now)
+            elif isinstance(change, Dropped):
+                self._forget(change.key)
+                self._facts.append(Withdrawn(key=change.key, state="superseded", because=change.because))
+            else:
+                self._ready(watched, change)
+
+    def _ready(self, watched: Watched, change: Ready) -> None:
+        self._patient(watched.server).pulse.saw_ready()
+        self._facts.append(
+            Recovered(
+                server=watched.server.name,
+                stream=watched.source.stream,
+                place=change.place,
+                at=self._clock.wall(),
+                because="the server is ready again",
+            )
+        )
+
+    def _told(self, watched: Watched, told: Told, now: float) -> None:
+        server = watched.server
+        self._forget(told.key)
+        ask = Ask(
+            incident=located(told.incident, watched.source.where),
+            path_maps=server.path_map,
+            models_dirs=server.models,
+            launch=server.launch,
+            sglang=server.sglang,
+            rules=self._settings.watch.rules,
+        )
+        fallback, needed = without_models(ask, self._book, "the model files were not read in time")
+        memory = Memory.key(server.name, told.incident)
+        known = self._memory.get(memory, now)
+        if known is not None or not needed:
+            moved = {name: fallback[name] for name in ("root", "first_seen", "last_seen", "echoes")}
+            self._record(watched, told, {**known, **moved} if known is not None else fallback)
+            return
+        until = max(now, watched.fed_at) + DEADLINE - min(now - watched.fed_at, DEADLINE)
+        watched.open.add(told.key)
+        self._waiting.append(
+            _Inspection(watched=watched, told=told, ask=ask, fallback=fallback, until=until, memory=memory)
+        )
+        if len(self._waiting) > MOST_WAITING:
+            self._settle(self._waiting[0], fallback=True)
+
+    def _record(self, watched: Watched, told: Told, document: Document) -> None:
+        fact = seen(
+            watched,
+            told.key,
+            told.incident.root.offset,
+            document,
+            before_ready=told.before_ready,
+            wall=self._clock.wall(),
+        )
+        if fact is None:
+            return
+        self._facts.append(fact)
+        if fact.state == "firing" and fact.severity == "fatal":
+            self._patient(watched.server).pulse.saw_crash(self._clock.now())
+
+    # inspections
+
+    def _inspect(self, now: float, *, final: bool = False) -> None:
+        for one in list(self._waiting):
+            if one.child is None:
+                known = self._memory.get(one.memory, now)
+                if known is not None:
+                    moved = {name: one.fallback[name] for name in ("root", "first_seen", "last_seen", "echoes")}
+                    self._record(one.watched, one.told, {**known, **moved})
+                    self._settle(one)
+                    continue
+                if any(other.child for other in self._waiting):
+                    continue
+                watch = self._settings.watch
+                one.child = Child(one.ask, Limits(memory=watch.inspect_memory, time=watch.inspect_time), now)
+            answer = one.child.answer(now)
+            if answer is not None:
+                document, why = answer
+                if document is not None:
+                    self._memory.put(one.memory, document, now)
+                else:
+                    self._say("warning", "inspection_failed", server=one.watched.server.name, because=why)
+                    document = without_models(one.ask, self._book, why)[0]
+                self._record(one.watched, one.told, document)
+                self._settle(one)
+        for one in list(self._waiting):
+            if not final and not one.said and now >= one.until:
+                one.said = True
+                self._record(one.watched, one.told, one.fallback)
+
+    def _settle(self, one: _Inspection, *, fallback: bool = False) -> None:
+        if one.child:
+            one.child.stop()
+        if fallback and not one.said:
+            self._record(one.watched, one.told, one.fallback)
+        self._waiting.remove(one)
+        one.watched.open.discard(one.told.key)
+        one.watched.moved = True
+        if one.watched.live.safe and one.watched.live.due(0.0) is None:
+            one.watched.mark()
+
+    def _forget(self, key: str) -> None:
+        for one in [one for one in self._waiting if one.told.key == key]:
+            self._settle(one)
+
+    # health
+
+    def _care(self, now: float) -> None:
+        for patient in self._patients.values():
+            if not patient.server.health:
+                continue
+            pulse = patient.pulse
+            if patient.probe is None and now >= patient.next_probe:
+                patient.probe = Probe(patient.server.health, now)
+                patient.next_probe = now + self._settings.watch.health_every
+            if patient.probe is not None and (failed := patient.probe.poll(now)) is not None:
+                started, patient.probe = patient.probe.started, None
+                if pulse.saw_answer(started, failed):
+                    at = self._clock.wall() - (now - started)
+                    because = "the health endpoint answers again"
+                    self._facts.append(Recovered(server=patient.server.name, at=at, because=because))
+                    pulse.crashed_at = -1.0
+            self._judge(patient, "hang", pulse.hung, pulse.is_hung(now), now)
+            self._judge(patient, "zombie", pulse.zombie, pulse.is_zombie(now), now)
+
+    def _judge(self, patient: Patient, kind: str, before: bool, is_so: bool, now: float) -> None:
+        """Report a condition when it begins, and resolve it when it ends."""
+        if before == is_so:
+            return
+        pulse, name, wall = patient.pulse, patient.server.name, self._clock.wall()
+        silent = f"no line for {now - pulse.last_line:.0f} s"
+        because = {
+            "hang": f"{silent}, and {patient.server.health} fails since {now - pulse.failing_since:.0f} s: {pulse.why}",
+            "zombie": f"{silent} since it crashed, and {patient.server.health} still answers",
+        }[kind]
+        document = condition(name, kind, because)
+        if kind == "hang":
+            pulse.hung = is_so
+        else:
+            pulse.zombie = is_so
+        if is_so:
+            self._facts.append(
+                Seen(
+                    key=f"{name} {kind} {wall:.0f}",
+                    server=name,
+                    stream="",
+                    place=0,
+                    at=wall,
+                    fingerprint=str(document["id"]),
+                    severity="degraded",
+                    document=json_of(document),
+                )
+            )
+        else:
+            why = "its log goes on, or its endpoint answers" if kind == "hang" else "it is no longer so"
+            self._facts.append(Recovered(server=name, at=wall, because=why, only=str(document["id"])))
+
+    # the store
+
+    def _commit(self, now: float, *, final: bool = False) -> None:
+        if self._broken and now < self._retry_at and not final:
+            return
+        moved = [one for one in self._watched.values() if one.moved]
+        if not self._facts and not (moved and (final or now - self._committed_at >= COMMIT_EVERY)):
+            if now >= self._prune_at:
+                self._prune(now)
+            return
+        facts: list[Fact] = list(self._facts)
+        for watched in moved:
+            saved = watched.save()
+            if saved is not None:
+                facts.append(Reached(stream=watched.source.stream, position=saved))
+        self._committed_at = now
+        if not facts:
+            return
+        try:
+            said = self._store.commit(facts, self._clock.wall())
+        except sqlite3.Error as error:
+            self._could_not(facts, error, now)
+            return
+        self._facts.clear()
+        if self._broken:
+            self._broken = False
+            self._say("info", "store_recovered")
+        for one in said:
+            self._say("warning" if one.event in LOUD else "info", one.event, **one.body)
+        if said:
+            try:
+                self._store.said(one.id for one in said)
+            except sqlite3.Error as error:
+                self._say("error", "store_unwritable", because=str(error))
+
+    def _could_not(self, facts: list[Fact], error: sqlite3.Error, now: float) -> None:
+        """Nothing is forgotten: everything is committed when the disk has room again, and said already now."""
+        self._retry_at = now + RETRY_AFTER
+        for fact in facts:
+            if isinstance(fact, Seen) and fact not in self._unstored:
+                self._say("warning", "finding_unstored", server=fact.server, finding=fact.fingerprint)
+        self._unstored = [fact for fact in facts if isinstance(fact, Seen)]
+        if not self._broken:
+            self._say("error", "store_unwritable", because=str(error), says="reading goes on; nothing is written")
+        self._broken = True
+        latest = {fact.stream: fact for fact in facts if isinstance(fact, Reached)}
+        kept: list[Fact] = [fact for fact in facts if not isinstance(fact, Reached)]
+        self._facts = [*kept[-MOST_FACTS:], *latest.values()]
+
+    def _prune(self, now: float) -> None:
+        self._prune_at = now + DAY
+        try:
+            gone = self._store.prune(self._clock.wall(), self._settings.state.keep_days)
+        except sqlite3.Error as error:
+            self._say("error", "store_unwritable", because=str(error))
+            return
+        if gone:
+            self._say("info", "state_pruned", rows=gone)
+
+    # what there is
+
+    def _restored(self, stream: str) -> Document | None:
+        saved = self._store.position(stream)
+        return cast("Document", parsed(saved)) if saved else None
+
+    def _restore_source(self, stream: str) -> Document | None:
+        saved = self._restored(stream)
+        return cast("Document | None", saved.get("source")) if saved else None
+
+    def _add(self, server: Server, source: Source) -> None:
+        stream = source.stream
+        watched = Watched.of(server, source, self._book.role_of, self._restored(stream), self._store.unsettled(stream))
+        watched.moved = True  # stored at once: what is rotated away from here on is ours to read
+        self._watched[stream] = watched
+        self._busy.add(stream)
+        self._patient(server)
+        self._say("info", "stream_followed", server=server.name, stream=stream)
+
+    def _patient(self, server: Server) -> Patient:
+        if server.name not in self._patients:
+            now = self._clock.now()
+            self._patients[server.name] = Patient(
+                server=server, pulse=Pulse(silence=self._settings.watch.silence, last_line=now), next_probe=now
+            )
+        self._patients[server.name].server = server
+        return self._patients[server.name]
+
+    def _register(self) -> None:
+        """Wait for the descriptors that there are now."""
+        wanted = {fd: one.source.stream for one in self._watched.values() for fd in one.source.filenos()}
+        wanted |= {one.child.fileno(): "" for one in self._waiting if one.child}
+        for fd in self._registered - set(wanted):
+            self._selector.unregister(fd)
+        for fd in set(wanted) - self._registered:
+            self._selector.register(fd, selectors.EVENT_READ, wanted[fd] or None)
+        self._registered = set(wanted)
+
+
+LOUD = frozenset({"finding_raised", "finding_returned", "finding_revised", "crash_loop_recognised"})
+
+
+def parsed(text: str) -> object:
+    """JSON that we stored; an empty object for what is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def json_of(document: Document) -> str:
+    """A document as text."""
+    return json.dumps(document)

@@ -1,0 +1,115 @@
+"""The configuration file: refused with file, line, key and the nearest name, or understood."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from specwatch.config import Settings, load, show, state_directory
+from specwatch.errors import ConfigError
+
+FULL = """
+[[server]]
+name     = "llama-70b"
+logs     = ["journal:sglang-llama.service", "/var/log/sglang/llama*.log"]
+target   = "systemd:sglang-llama.service"
+health   = "http://127.0.0.1:30000/health"
+models   = ["/data/models"]
+path_map = { "/models" = "/data/models" }
+apply    = "none"
+[state]
+dir      = "/var/lib/specwatch"
+[policy]
+[web]
+listen   = "127.0.0.1:9117"
+[[alert]]
+kind     = "alertmanager"
+url      = "http://127.0.0.1:9093"
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "specwatch.toml"
+    path.write_text(text)
+    path.chmod(0o644)
+    tmp_path.chmod(0o755)
+    return path
+
+
+def test_the_documented_file_is_understood(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, FULL))
+    (server,) = settings.servers
+    assert server.path_map == (("/models", "/data/models"),)
+    assert settings.unused == ("policy", "web", "alert")
+    assert state_directory(settings) == Path("/var/lib/specwatch")
+
+
+def test_what_is_printed_is_the_file_with_its_defaults(tmp_path: Path) -> None:
+    settings = load(written(tmp_path, FULL))
+    (again := tmp_path / "again").mkdir()
+    reread = load(written(again, show(settings)))
+    assert (reread.servers, reread.watch, reread.state) == (settings.servers, settings.watch, settings.state)
+    assert tomllib.loads(show(Settings()))["watch"]["silence"] == 300.0
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("[[servers]]\n", 1, "did you mean server?"),
+        ('\n[[server]]\nname = "a"\nlog = ["/x"]\n', 4, "did you mean logs?"),
+        ('[[server]]\nname = "a"\nlogs = ["/x"]\n[[server]]\nname = "b"\nlogs = ["x.log"]\n', 6, "an absolute path"),
+        ('[[server]]\nname = "a b"\nlogs = ["/x"]\n', 2, "a name of letters"),
+        ('[[server]]\nname = "a"\nlogs = "/x"\n', 3, "a list of texts"),
+        ('[[server]]\nname = "a"\nlogs = ["pods:a/b"]\n', 3, "pods:NAMESPACE/POD/CONTAINER"),
+        ('[[server]]\nname = "a"\nlogs = ["/x"]\nhealth = "https://x"\n', 4, "http://"),
+        ('[[server]]\nname = "a"\nlogs = ["/x"]\napply = "all"\n', 4, "none, safe or review"),
+        ('[[server]]\nname = "a"\nlogs = ["/x"]\npath_map = { "a" = "b" }\n', 4, "expected paths"),
+        ("[watch]\nsilence = -1\n", 2, "a number above 0"),
+        ("[watch]\nsilense = 1\n", 2, "did you mean silence?"),
+        ("[state]\ndirectory = 1\n", 2, "did you mean dir?"),
+        ('[web]\nlisen = ""\n', 2, "did you mean listen?"),
+        ('[[server]]\nname = "a"\nlogs = ["/x"]\n[[server]]\nname = "a"\nlogs = ["/y"]\n', 2, "two servers"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int, says: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert says in str(caught.value)
+
+
+def test_no_toml_and_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load(written(tmp_path, "[[server"))
+    with pytest.raises(ConfigError, match="no such file"):
+        load(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(("file", "folder"), [(0o666, 0o755), (0o664, 0o755), (0o644, 0o777)])
+def test_a_file_that_others_may_change_is_refused(tmp_path: Path, file: int, folder: int) -> None:
+    path = written(tmp_path, "")
+    path.chmod(file)
+    tmp_path.chmod(folder)
+    with pytest.raises(ConfigError, match="may be changed by others"):
+        load(path)
+    assert load(path, allow_insecure=True) == Settings(path=path)
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({"STATE_DIRECTORY": "/var/lib/specwatch", "HOME": "/h"}, "/var/lib/specwatch"),
+        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/specwatch"),
+        ({"HOME": "/h"}, "/h/.local/state/specwatch"),
+    ],
+)
+def test_where_the_state_lies(environ: dict[str, str], wanted: str) -> None:
+    assert state_directory(Settings(), environ) == Path(wanted)
+
+
+def test_without_any_place_it_says_what_to_set() -> None:
+    with pytest.raises(ConfigError, match="STATE_DIRECTORY"):
+        state_directory(Settings(), {})
