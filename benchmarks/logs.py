@@ -1,4 +1,4 @@
-"""Writes the log of a serving SGLang server, and catalogues of messages; the same numbers always give the same bytes."""
+"""Writes the log of a serving SGLang server, and catalogues of messages; the same numbers give the same bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def write(path: Path, size: int, crashes: list[str], seed: int = 1) -> int:
         head = f"[{BEGINNING:%Y-%m-%d %H:%M:%S}]"
         block = [f"{head} server_args=ServerArgs(model_path='/models/target', tp_size=2, host='0.0.0.0', port=30000)\n"]
         while written < size:
-            while sum(map(len, block[-400:])) < 60_000 and len(block) < 400:
+            while len(block) < min(400, size // 1000):
                 tick += 0.004
                 head = f"[{BEGINNING + timedelta(seconds=int(tick)):%Y-%m-%d %H:%M:%S}"
                 block.append(_line(rng, head))

@@ -102,6 +102,12 @@ def _finish(run: Callable[[], int]) -> NoReturn:
 @click.option("--all", "show_all", is_flag=True, help="Show echoes and notices too.")
 @click.option("--sglang", metavar="VERSION", default="", help="SGLang's version, where the log does not tell.")
 @click.option("--online", is_flag=True, help="May ask the Hugging Face Hub for configuration and tokenizer files.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many logs are read side by side. Default: as many as there are cores, once the logs are large.",
+)
 @rules_option
 def diagnose(
     logs: tuple[str, ...],
@@ -112,6 +118,7 @@ def diagnose(
     show_all: bool,
     sglang: str,
     online: bool,
+    jobs: int | None,
     rules: tuple[Path, ...],
 ) -> None:
     """Read logs and print the first cause of each crash, its proof, and fixed commands.
@@ -132,6 +139,7 @@ def diagnose(
             sglang=sglang,
             online=online,
             rules=rules,
+            jobs=jobs,
         )
         return command.run(options)
 
@@ -349,6 +357,33 @@ def rules_test(names: tuple[str, ...], rules: tuple[Path, ...]) -> None:
     from specwatch.commands import rules as command
 
     _finish(lambda: command.test_rules(names, rules))
+
+
+@rules_group.command("new")
+@click.argument("name", metavar="ID")
+@click.option("--from", "log", required=True, metavar="LOG", help="A log with the crash; - for standard input.")
+@click.option(
+    "--into", type=DIRECTORY, metavar="DIR", default=Path("rules.d"), show_default=True, help="Where to write."
+)
+@rules_option
+def rules_new(name: str, log: str, into: Path, rules: tuple[Path, ...]) -> None:
+    """Draft the rule ID of the first crash in LOG that no rule knows, marked experimental."""
+    from specwatch.commands import rules as command
+
+    _finish(lambda: command.new_rule(name, log, into, rules))
+
+
+@rules_group.command("coverage")
+@click.option(
+    "--sglang", type=DIRECTORY, metavar="PATH", help="A wheel of SGLang or its folder; else the installed one."
+)
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@rules_option
+def rules_coverage(sglang: Path | None, kind: str, rules: tuple[Path, ...]) -> None:
+    """List the messages of SGLang's speculative decoding that no rule knows; exit 1 where there is one."""
+    from specwatch.commands import rules as command
+
+    _finish(lambda: command.coverage(sglang, Format(kind), rules))
 
 
 @rules_group.command("import")

@@ -9,29 +9,22 @@ from __future__ import annotations
 
 import json
 import selectors
-import sqlite3
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Protocol, cast
 
+from specwatch.casework import Casework, Say
 from specwatch.config import Server, Settings
 from specwatch.health import Probe, Pulse
-from specwatch.inspection import Ask, Child, Document, Limits, Memory, without_models
-from specwatch.live import Change, Dropped, Ready, Told, located
+from specwatch.inspection import Document
+from specwatch.ledger import Ledger
+from specwatch.live import Change, Dropped, Ready, Told
 from specwatch.rulebook.book import Rulebook
 from specwatch.sources import container
 from specwatch.sources.base import Source
 from specwatch.sources.files import Files, Pattern
 from specwatch.sources.journal import Journal
-from specwatch.store import DAY, Fact, Reached, Recovered, Seen, Store, Withdrawn
+from specwatch.store import Recovered, Seen, Store, Withdrawn
 from specwatch.watching import Patient, Watched, condition, seen
-
-DEADLINE = 1.7
-"""Seconds after the last line of an incident at which it is said, whether the model files have been read or not."""
-COMMIT_EVERY = 1.0
-RETRY_AFTER = 5.0
-MOST_FACTS = 10_000
-MOST_WAITING = 256
 
 
 class Clock(Protocol):
@@ -42,24 +35,6 @@ class Clock(Protocol):
 
     def wall(self) -> float:
         """Seconds since 1970."""
-
-
-Say = Callable[..., None]
-"""`say(level, event, **fields)`: one canonical line of our own log."""
-
-
-@dataclass(slots=True, eq=False)
-class _Inspection:
-    """An incident whose models are being read, or wait to be."""
-
-    watched: Watched
-    told: Told
-    ask: Ask
-    fallback: Document
-    until: float
-    memory: object
-    child: Child | None = None
-    said: bool = False
 
 
 class Daemon:
@@ -81,17 +56,13 @@ class Daemon:
         wake: int | None = None,
     ) -> None:
         self._settings, self._store, self._book, self._say, self._clock = settings, store, book, say, clock
+        self._ledger = Ledger(store, say)
+        self._casework = Casework(book, settings.watch, self._record, say)
         self._selector = selectors.DefaultSelector()
         self._registered: set[int] = set()
         self._watched: dict[str, Watched] = {}
         self._patients: dict[str, Patient] = {}
-        self._facts: list[Fact] = []
-        self._waiting: list[_Inspection] = []
-        self._memory = Memory()
         self._busy: set[str] = set()
-        self._committed_at = self._retry_at = self._prune_at = 0.0
-        self._broken = False
-        self._unstored: list[Seen] = []
         self._files = Files(self._restore_source, listen=listen)
         if (fd := self._files.fileno()) is not None:
             self._selector.register(fd, selectors.EVENT_READ, None)
@@ -101,12 +72,6 @@ class Daemon:
         self.configure(settings, book)
         for server, source in self._extra:
             self._add(server, source)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing is under way: all that was written has been read, understood and committed."""
-        busy = any(one.live.due(0.0) is not None and not one.live.safe for one in self._watched.values())
-        return not (self._busy or self._waiting or self._facts or busy)
 
     @property
     def reading(self) -> bool:
@@ -121,7 +86,7 @@ class Daemon:
     def configure(self, settings: Settings, book: Rulebook) -> None:
         """Follow what the settings name from now on; everything that is named as before goes on undisturbed."""
         self._settings, self._book = settings, book
-        self._memory = Memory()
+        self._casework.configure(book, settings.watch)
         patterns: list[Pattern] = []
         journals: dict[str, tuple[Server, str]] = {}
         for server in settings.servers:
@@ -163,9 +128,10 @@ class Daemon:
         now = self._clock.now()
         self._read(now, {key.data for key, _ in events if isinstance(key.data, str)})
         self._look(now)
-        self._inspect(now)
+        self._casework.work(now)
         self._care(now)
         self._commit(now)
+        self._ledger.prune(now, self._clock.wall(), self._settings.state.keep_days)
         self._register()
 
     def finish(self) -> None:
@@ -173,9 +139,9 @@ class Daemon:
         now = self._clock.now()
         for watched in self._watched.values():
             self._changes(watched, watched.live.finish(now, watched.source.rest()), now)
-        while self._waiting:
-            self._inspect(self._clock.now(), final=True)
-            if any(one.child for one in self._waiting):
+        while self._casework.busy:
+            self._casework.work(self._clock.now(), final=True)
+            if self._casework.filenos():
                 self._selector.select(0.02)
         for watched in self._watched.values():
             watched.mark()
@@ -185,9 +151,7 @@ class Daemon:
     def close(self) -> None:
         """Commit what can be committed, and let go of everything."""
         self._commit(self._clock.now(), final=True)
-        for one in self._waiting:
-            if one.child:
-                one.child.stop()
+        self._casework.stop()
         for watched in self._watched.values():
             watched.source.close()
         for patient in self._patients.values():
@@ -206,16 +170,13 @@ class Daemon:
             at = watched.live.due(now)
             if at is not None:
                 due.append(at)
-            if watched.moved:
-                due.append(self._committed_at + COMMIT_EVERY - now)
             if isinstance(watched.source, Journal) and (again := watched.source.due(now)) is not None:
                 due.append(again)
-        due += [0.02 if one.child else max(0.0, one.until - now) for one in self._waiting]
+        moved = any(watched.moved for watched in self._watched.values())
+        due += [at for at in (self._ledger.due(now, moved=moved), self._casework.due(now)) if at is not None]
         for patient in self._patients.values():
             if patient.server.health:
                 due.append(0.1 if patient.probe else max(0.0, patient.next_probe - now))
-        if self._facts and self._broken:
-            due.append(self._retry_at - now)
         return max(0.0, min(due))
 
     def _read(self, now: float, woken: set[str]) -> None:
@@ -254,16 +215,16 @@ class Daemon:
         for change in changes:
             watched.moved = True
             if isinstance(change, Told):
-                self._told(watched, change, now)
+                self._casework.take(watched, change, now)
             elif isinstance(change, Dropped):
-                self._forget(change.key)
-                self._facts.append(Withdrawn(key=change.key, state="superseded", because=change.because))
+                self._casework.forget(change.key)
+                self._ledger.add(Withdrawn(key=change.key, state="superseded", because=change.because))
             else:
                 self._ready(watched, change)
 
     def _ready(self, watched: Watched, change: Ready) -> None:
         self._patient(watched.server).pulse.saw_ready()
-        self._facts.append(
+        self._ledger.add(
             Recovered(
                 server=watched.server.name,
                 stream=watched.source.stream,
@@ -272,32 +233,6 @@ class Daemon:
                 because="the server is ready again",
             )
         )
-
-    def _told(self, watched: Watched, told: Told, now: float) -> None:
-        server = watched.server
-        self._forget(told.key)
-        ask = Ask(
-            incident=located(told.incident, watched.source.where),
-            path_maps=server.path_map,
-            models_dirs=server.models,
-            launch=server.launch,
-            sglang=server.sglang,
-            rules=self._settings.watch.rules,
-        )
-        fallback, needed = without_models(ask, self._book, "the model files were not read in time")
-        memory = Memory.key(server.name, told.incident)
-        known = self._memory.get(memory, now)
-        if known is not None or not needed:
-            moved = {name: fallback[name] for name in ("root", "first_seen", "last_seen", "echoes")}
-            self._record(watched, told, {**known, **moved} if known is not None else fallback)
-            return
-        until = max(now, watched.fed_at) + DEADLINE - min(now - watched.fed_at, DEADLINE)
-        watched.open.add(told.key)
-        self._waiting.append(
-            _Inspection(watched=watched, told=told, ask=ask, fallback=fallback, until=until, memory=memory)
-        )
-        if len(self._waiting) > MOST_WAITING:
-            self._settle(self._waiting[0], fallback=True)
 
     def _record(self, watched: Watched, told: Told, document: Document) -> None:
         fact = seen(
@@ -310,54 +245,9 @@ class Daemon:
         )
         if fact is None:
             return
-        self._facts.append(fact)
+        self._ledger.add(fact)
         if fact.state == "firing" and fact.severity == "fatal":
             self._patient(watched.server).pulse.saw_crash(self._clock.now())
-
-    # inspections
-
-    def _inspect(self, now: float, *, final: bool = False) -> None:
-        for one in list(self._waiting):
-            if one.child is None:
-                known = self._memory.get(one.memory, now)
-                if known is not None:
-                    moved = {name: one.fallback[name] for name in ("root", "first_seen", "last_seen", "echoes")}
-                    self._record(one.watched, one.told, {**known, **moved})
-                    self._settle(one)
-                    continue
-                if any(other.child for other in self._waiting):
-                    continue
-                watch = self._settings.watch
-                one.child = Child(one.ask, Limits(memory=watch.inspect_memory, time=watch.inspect_time), now)
-            answer = one.child.answer(now)
-            if answer is not None:
-                document, why = answer
-                if document is not None:
-                    self._memory.put(one.memory, document, now)
-                else:
-                    self._say("warning", "inspection_failed", server=one.watched.server.name, because=why)
-                    document = without_models(one.ask, self._book, why)[0]
-                self._record(one.watched, one.told, document)
-                self._settle(one)
-        for one in list(self._waiting):
-            if not final and not one.said and now >= one.until:
-                one.said = True
-                self._record(one.watched, one.told, one.fallback)
-
-    def _settle(self, one: _Inspection, *, fallback: bool = False) -> None:
-        if one.child:
-            one.child.stop()
-        if fallback and not one.said:
-            self._record(one.watched, one.told, one.fallback)
-        self._waiting.remove(one)
-        one.watched.open.discard(one.told.key)
-        one.watched.moved = True
-        if one.watched.live.safe and one.watched.live.due(0.0) is None:
-            one.watched.mark()
-
-    def _forget(self, key: str) -> None:
-        for one in [one for one in self._waiting if one.told.key == key]:
-            self._settle(one)
 
     # health
 
@@ -374,10 +264,10 @@ class Daemon:
                 if pulse.saw_answer(started, failed):
                     at = self._clock.wall() - (now - started)
                     because = "the health endpoint answers again"
-                    self._facts.append(Recovered(server=patient.server.name, at=at, because=because))
+                    self._ledger.add(Recovered(server=patient.server.name, at=at, because=because))
                     pulse.crashed_at = -1.0
-            self._judge(patient, "hang", pulse.hung, pulse.is_hung(now), now)
-            self._judge(patient, "zombie", pulse.zombie, pulse.is_zombie(now), now)
+            self._judge(patient, "hang", pulse.hung_at >= 0, pulse.is_hung(now), now)
+            self._judge(patient, "zombie", pulse.zombie_at >= 0, pulse.is_zombie(now), now)
 
     def _judge(self, patient: Patient, kind: str, before: bool, is_so: bool, now: float) -> None:
         """Report a condition when it begins, and resolve it when it ends."""
@@ -391,11 +281,11 @@ class Daemon:
         }[kind]
         document = condition(name, kind, because)
         if kind == "hang":
-            pulse.hung = is_so
+            pulse.hung_at = now if is_so else -1.0
         else:
-            pulse.zombie = is_so
+            pulse.zombie_at = now if is_so else -1.0
         if is_so:
-            self._facts.append(
+            self._ledger.add(
                 Seen(
                     key=f"{name} {kind} {wall:.0f}",
                     server=name,
@@ -409,66 +299,10 @@ class Daemon:
             )
         else:
             why = "its log goes on, or its endpoint answers" if kind == "hang" else "it is no longer so"
-            self._facts.append(Recovered(server=name, at=wall, because=why, only=str(document["id"])))
-
-    # the store
+            self._ledger.add(Recovered(server=name, at=wall, because=why, only=str(document["id"])))
 
     def _commit(self, now: float, *, final: bool = False) -> None:
-        if self._broken and now < self._retry_at and not final:
-            return
-        moved = [one for one in self._watched.values() if one.moved]
-        if not self._facts and not (moved and (final or now - self._committed_at >= COMMIT_EVERY)):
-            if now >= self._prune_at:
-                self._prune(now)
-            return
-        facts: list[Fact] = list(self._facts)
-        for watched in moved:
-            saved = watched.save()
-            if saved is not None:
-                facts.append(Reached(stream=watched.source.stream, position=saved))
-        self._committed_at = now
-        if not facts:
-            return
-        try:
-            said = self._store.commit(facts, self._clock.wall())
-        except sqlite3.Error as error:
-            self._could_not(facts, error, now)
-            return
-        self._facts.clear()
-        if self._broken:
-            self._broken = False
-            self._say("info", "store_recovered")
-        for one in said:
-            self._say("warning" if one.event in LOUD else "info", one.event, **one.body)
-        if said:
-            try:
-                self._store.said(one.id for one in said)
-            except sqlite3.Error as error:
-                self._say("error", "store_unwritable", because=str(error))
-
-    def _could_not(self, facts: list[Fact], error: sqlite3.Error, now: float) -> None:
-        """Nothing is forgotten: everything is committed when the disk has room again, and said already now."""
-        self._retry_at = now + RETRY_AFTER
-        for fact in facts:
-            if isinstance(fact, Seen) and fact not in self._unstored:
-                self._say("warning", "finding_unstored", server=fact.server, finding=fact.fingerprint)
-        self._unstored = [fact for fact in facts if isinstance(fact, Seen)]
-        if not self._broken:
-            self._say("error", "store_unwritable", because=str(error), says="reading goes on; nothing is written")
-        self._broken = True
-        latest = {fact.stream: fact for fact in facts if isinstance(fact, Reached)}
-        kept: list[Fact] = [fact for fact in facts if not isinstance(fact, Reached)]
-        self._facts = [*kept[-MOST_FACTS:], *latest.values()]
-
-    def _prune(self, now: float) -> None:
-        self._prune_at = now + DAY
-        try:
-            gone = self._store.prune(self._clock.wall(), self._settings.state.keep_days)
-        except sqlite3.Error as error:
-            self._say("error", "store_unwritable", because=str(error))
-            return
-        if gone:
-            self._say("info", "state_pruned", rows=gone)
+        self._ledger.commit(self._watched.values(), now, self._clock.wall(), final=final)
 
     # what there is
 
@@ -492,24 +326,26 @@ class Daemon:
     def _patient(self, server: Server) -> Patient:
         if server.name not in self._patients:
             now = self._clock.now()
-            self._patients[server.name] = Patient(
-                server=server, pulse=Pulse(silence=self._settings.watch.silence, last_line=now), next_probe=now
-            )
+            pulse = Pulse(silence=self._settings.watch.silence, last_line=now)
+            for kept in self._store.findings(server=server.name, state="firing"):  # what we knew before a restart
+                cause = kept.document.get("cause")
+                pulse.hung_at = now if cause == "hang" else pulse.hung_at
+                pulse.zombie_at = now if cause == "zombie" else pulse.zombie_at
+                pulse.was_ready = pulse.was_ready or cause == "hang"
+                pulse.crashed_at = now if kept.severity == "fatal" else pulse.crashed_at
+            self._patients[server.name] = Patient(server=server, pulse=pulse, next_probe=now)
         self._patients[server.name].server = server
         return self._patients[server.name]
 
     def _register(self) -> None:
         """Wait for the descriptors that there are now."""
         wanted = {fd: one.source.stream for one in self._watched.values() for fd in one.source.filenos()}
-        wanted |= {one.child.fileno(): "" for one in self._waiting if one.child}
+        wanted |= dict.fromkeys(self._casework.filenos(), "")
         for fd in self._registered - set(wanted):
             self._selector.unregister(fd)
         for fd in set(wanted) - self._registered:
             self._selector.register(fd, selectors.EVENT_READ, wanted[fd] or None)
         self._registered = set(wanted)
-
-
-LOUD = frozenset({"finding_raised", "finding_returned", "finding_revised", "crash_loop_recognised"})
 
 
 def parsed(text: str) -> object:

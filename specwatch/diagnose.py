@@ -75,7 +75,7 @@ def of_verdict(rule: Rule | None, verdict: Verdict, launch: Launch, models: Mode
 
     What SGLang does not refuse, and yet is wrong, is at worst degraded.
     """
-    cause = rule.causes.get(verdict.cause) if rule else None
+    cause = _cause_of(rule, verdict) if rule else None
     severity = rule.severity if rule else Severity.FATAL
     title = rule.title if rule else (verdict.message or verdict.cause).split("\n")[0][:120]
     names = {
@@ -93,6 +93,18 @@ def of_verdict(rule: Rule | None, verdict: Verdict, launch: Launch, models: Mode
         launch=launch,
         fixes=repair(rule, cause, verdict, launch, models) if rule else (),
     )
+
+
+def _cause_of(rule: Rule, verdict: Verdict) -> Cause | None:
+    """The cause by the check's own name; else the one that the wording gives away, or the only one."""
+    if verdict.cause in rule.causes:
+        return rule.causes[verdict.cause]
+    said = f"{verdict.exception}: {verdict.message}"
+    told = (pattern.cause for pattern in rule.patterns if pattern.cause and pattern.regex.match(said))
+    name = next(told, "")
+    if name:
+        return rule.causes[name]
+    return next(iter(rule.causes.values())) if len(rule.causes) == 1 else None
 
 
 def _is_refuted(incident: Incident, rule: Rule | None) -> bool:
@@ -183,8 +195,8 @@ def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Ve
         because = (
             "the launch and the model files pass this check now: they are not those of the crash, or were changed since"
             if applies
-            else "as far as it is known here, this launch does not use what the message speaks of: another launch printed it, "
-            "or a variable of the server's environment is at work"
+            else "as far as it is known here, this launch does not use what the message speaks of: another launch "
+            "printed it, or a variable of the server's environment is at work"
         )
         return replace(verdict, status=Status.SOUND if applies else Status.UNKNOWN, because=because), launch
     return verdict, launch
@@ -233,6 +245,7 @@ def repair(
 ) -> tuple[Fix, ...]:
     """The fixes of a cause, each passed by all checks. Without a known cause: those that every cause shares."""
     fixes: list[Fix] = []
+    old = silent_faults(launch, models) - {verdict.cause}
     for reference in cause.fixes if cause else _shared(rule) if rule else ():
         try:
             ask = Request(
@@ -247,7 +260,7 @@ def repair(
         except ModelError:
             continue  # the files that the repair needs cannot be read: it has nothing to offer
         for proposal in proposals:
-            fix = recheck(rule, reference, proposal, verdict, models)
+            fix = recheck(rule, reference, proposal, verdict, models, old)
             if fix is not None and not any(fix.changes == other.changes for other in fixes):
                 fixes.append(fix)
     if cause and cause.todo:
@@ -266,8 +279,27 @@ def _shared(rule: Rule) -> Iterable[FixRef]:
             yield replace(reference, applicability=min([reference.applicability, *trusts]))
 
 
-def recheck(rule: Rule | None, reference: FixRef, proposal: Proposal, verdict: Verdict, models: Models) -> Fix | None:
-    """The fix that comes of a proposal, or None where a check condemns the changed launch. Trust can only fall."""
+def silent_faults(launch: Launch | None, models: Models) -> frozenset[str]:
+    """What is wrong with a launch although SGLang starts it."""
+    if launch is None:
+        return frozenset()
+    verdicts = examine(launch, models)
+    return frozenset(v.cause for v in verdicts if v.status is Status.BROKEN and v.message is None)
+
+
+def recheck(
+    rule: Rule | None,
+    reference: FixRef,
+    proposal: Proposal,
+    verdict: Verdict,
+    models: Models,
+    old: frozenset[str] = frozenset(),
+) -> Fix | None:
+    """The fix that comes of a proposal, or None where a check condemns the changed launch. Trust can only fall.
+
+    `old` are the silent faults that the launch had before, the one that is to be fixed aside: a fix of something else
+    need not mend them, and must not add to them.
+    """
     lowered: list[tuple[Applicability, str]] = [(proposal.ceiling, proposal.because)]
     if rule is not None and rule.status != "stable":
         lowered.append((Applicability.REVIEW, f"the rule is {rule.status}"))
@@ -282,7 +314,7 @@ def recheck(rule: Rule | None, reference: FixRef, proposal: Proposal, verdict: V
         if proposal.launch.origin == "reconstructed":
             lowered.append((Applicability.REVIEW, "the command is reconstructed from the log"))
         verdicts = examine(proposal.launch, models)
-        if any(v.status is Status.BROKEN for v in verdicts):
+        if any(_condemns(v, old) for v in verdicts):
             return None
         unknown = next((v for v in verdicts if v.status is Status.UNKNOWN), None)
         if unknown is not None:
@@ -299,6 +331,12 @@ def recheck(rule: Rule | None, reference: FixRef, proposal: Proposal, verdict: V
         rechecked=rechecked,
         because="; ".join(reasons),
     )
+
+
+def _condemns(verdict: Verdict, old: frozenset[str]) -> bool:
+    if verdict.status is not Status.BROKEN or CHECKS[verdict.check].advisory:
+        return False
+    return verdict.message is not None or verdict.cause not in old
 
 
 def _name(reference: FixRef, proposal: Proposal) -> str:

@@ -5,7 +5,6 @@ Everything here is frozen and does no input or output, so that each stage can be
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -254,6 +253,8 @@ class Finding:
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that stay the same when the same failure of the same launch comes again."""
+        import hashlib  # a healthy log needs none
+
         launch = " ".join(self.launch.argv) if self.launch else ""
         what = self.rule or re.sub(r"0x[0-9a-f]+|\d+", "#", self.incident.error if self.incident else self.title)
         return hashlib.sha256("\0".join((what, self.cause, launch)).encode()).hexdigest()[:12]

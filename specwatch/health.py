@@ -84,8 +84,9 @@ class Pulse:
     failing_since: float = -1.0
     why: str = ""
     answered_at: float = -1.0
-    hung: bool = False
-    zombie: bool = False
+    hung_at: float = -1.0
+    """When the hang was reported, -1 while there is none; likewise for a zombie."""
+    zombie_at: float = -1.0
 
     def saw_line(self, now: float) -> None:
         """The log goes on."""
@@ -110,7 +111,9 @@ class Pulse:
         return again
 
     def is_hung(self, now: float) -> bool:
-        """Silent and without an answer, though it was ready and no crash explains it."""
+        """Silent and without an answer, though it was ready and no crash explains it; until either comes again."""
+        if self.hung_at >= 0:
+            return self.crashed_at < 0 and self.last_line <= self.hung_at and self.answered_at <= self.hung_at
         return (
             self.was_ready
             and self.crashed_at < 0
@@ -120,6 +123,8 @@ class Pulse:
 
     def is_zombie(self, now: float) -> bool:
         """It crashed by its log, has been silent since, and its endpoint still answers as if nothing were."""
+        if self.zombie_at >= 0:
+            return self.crashed_at >= 0 and self.last_line <= self.zombie_at and not self.failures
         return (
             0 <= self.crashed_at < self.answered_at - TIMEOUT
             and now - self.last_line >= min(self.silence, 60.0)

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from specwatch.domain import Finding, Incident, Launch, LogLine, Severity, Status, Verdict
 from specwatch.log.incidents import incidents
+from specwatch.tried import of_fatal, without_tried
 
 if TYPE_CHECKING:
     from specwatch.models.base import Models
     from specwatch.rulebook.book import Rulebook
+    from specwatch.rulebook.rule import Rule
 
 
 def find(
@@ -47,7 +50,9 @@ def conclusions(
     answers: dict[object, Finding] = {}
 
     for incident in found:
-        key = (incident.error, incident.chain, incident.outlived, tuple(one.argv for one in incident.launches))
+        milestones = tuple(line.text for line in incident.lines if line.headed and line.number < incident.root.number)
+        launches = tuple(one.argv for one in incident.launches)
+        key = (incident.error, incident.chain, incident.outlived, milestones, launches)
         if key not in answers:
             answers[key] = conclude(incident, rulebook, models(), launch, release)
         at = incident.root.at
@@ -87,7 +92,7 @@ def preflight(launch: Launch, rulebook: Rulebook, models: Models) -> Preflight:
     told: dict[tuple[str | None, str | None, str], Finding] = {}
     for verdict in verdicts:
         if verdict.status is Status.BROKEN:
-            rule = rulebook.by_cause(verdict.check, verdict.cause)
+            rule = rulebook.by_cause(verdict.check, verdict.cause) or _by_message(rulebook, verdict)
             key = (verdict.exception, verdict.message, "" if verdict.message else verdict.cause)
             told.setdefault(key, of_verdict(rule, verdict, launch, models))
     unknown = {verdict.because: verdict for verdict in reversed(verdicts) if verdict.status is Status.UNKNOWN}
@@ -95,11 +100,24 @@ def preflight(launch: Launch, rulebook: Rulebook, models: Models) -> Preflight:
     return Preflight(findings=tuple(told.values()), unknown=tuple(reversed(unknown.values())), passed=sound)
 
 
+def _by_message(rulebook: Rulebook, verdict: Verdict) -> Rule | None:
+    """The rule that would know what SGLang prints for a verdict: several checks may come to one failure."""
+    if verdict.message is None:
+        return None
+    found = rulebook.look_up(f"{verdict.exception}: {verdict.message}")
+    return found[1] if found else None
+
+
 def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding for each fingerprint: how often, in how many starts, first and last seen; the worst come first."""
+    """One finding for each fingerprint: how often, in how many starts, first and last seen; the worst come first.
+
+    Fixes that an earlier start of the same log already had, and died with, are left out.
+    """
     folded: dict[tuple[str, Severity], Finding] = {}
     starts: dict[tuple[str, Severity], set[tuple[str, int]]] = {}
+    failed: list[Launch] = []
     for finding in findings:
+        failed += of_fatal([finding])
         key = (finding.fingerprint, finding.severity)
         if finding.incident is not None:
             starts.setdefault(key, set()).add((finding.incident.root.source, finding.incident.run))
@@ -114,4 +132,24 @@ def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             last_seen=finding.last_seen or first.last_seen,
             echoes=first.echoes + finding.echoes,
         )
-    return tuple(sorted(folded.values(), key=lambda finding: -finding.severity))
+    return without_tried(sorted(folded.values(), key=lambda finding: -finding.severity), failed)
+
+
+def merge(logs: Iterable[tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    """The folded findings of several logs as those of all of them."""
+    merged: dict[tuple[str, Severity], Finding] = {}
+    for finding in chain.from_iterable(logs):
+        key = (finding.fingerprint, finding.severity)
+        first = merged.get(key)
+        merged[key] = finding if first is None else _together(first, finding)
+    return tuple(sorted(merged.values(), key=lambda finding: -finding.severity))
+
+
+def _together(first: Finding, second: Finding) -> Finding:
+    return replace(
+        first,
+        occurrences=first.occurrences + second.occurrences,
+        starts=first.starts + second.starts,
+        last_seen=second.last_seen or first.last_seen,
+        echoes=first.echoes + second.echoes,
+    )

@@ -241,6 +241,8 @@ class Store:
 
     def _seen(self, fact: Seen, now: float) -> None:
         known = self._db.execute("SELECT fingerprint, state FROM incident WHERE key = ?", (fact.key,)).fetchone()
+        if known is not None and known[1] == "superseded":
+            known = None  # it was taken back, and stands after all
         if known is not None and (known[0] == fact.fingerprint or known[1] == "refuted"):
             if fact.state == "refuted" and known[1] != "refuted":
                 self._withdrawn(Withdrawn(key=fact.key, state="refuted", because=fact.because), now)
@@ -316,7 +318,7 @@ class Store:
     def _recovered(self, fact: Recovered, now: float) -> None:
         rows = self._db.execute(
             "SELECT fingerprint FROM finding WHERE server = ?1 AND state = 'firing' AND (?4 = '' OR fingerprint = ?4)"
-            " AND CASE WHEN stream = ?2 THEN place < ?3 ELSE last_seen <= ?5 END",
+            " AND CASE WHEN ?2 != '' AND stream = ?2 THEN place < ?3 ELSE last_seen <= ?5 END",
             (fact.server, fact.stream, fact.place, fact.only, fact.at),
         ).fetchall()
         for (fingerprint,) in rows:

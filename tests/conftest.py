@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,15 @@ def examples() -> Path:
     return ROOT / "examples"
 
 
-@pytest.fixture(autouse=True)
-def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No test sees, or writes into, the user's caches."""
-    home = tmp_path_factory.mktemp("home")
-    for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+@pytest.fixture(autouse=True, scope="session")
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test sees, or writes into, the user's caches; all of a process share one home, as a user's runs do."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "NO_COLOR"):
+            patch.delenv(name, raising=False)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -6,6 +6,10 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 "$python" -c 'import ensurepip, venv' 2>/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends python3-venv; }
 [ -x .venv/bin/python ] || "$python" -m venv .venv
+# what the tests of the daemon drive: a real systemd with its journal, a real logrotate
+if ! { command -v systemd-nspawn && command -v logrotate && [ -x /lib/systemd/systemd-journal-remote ]; } >/dev/null; then
+  apt-get update -q && apt-get install -qy --no-install-recommends systemd-container systemd-journal-remote dbus logrotate
+fi
 .venv/bin/python -m pip install -q --disable-pip-version-check -e '.[test]'
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .

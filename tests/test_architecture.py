@@ -12,8 +12,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "specwatch"
 LAYERS = {
     "cli": 5, "app": 5, "commands": 5, "daemon": 5, "notify": 5,
-    "pipeline": 4, "proof": 4, "report": 4, "live": 4, "inspection": 4, "watching": 4,
-    "sources": 3, "log": 3, "diagnose": 3,
+    "pipeline": 4, "proof": 4, "report": 4, "live": 4, "inspection": 4, "watching": 4, "casework": 4, "ledger": 4,
+    "tried": 3, "sources": 3, "log": 3, "diagnose": 3,
     "rulebook": 2, "fixes": 2, "checks": 2,
     "launch": 1, "models": 1, "config": 1, "store": 1, "health": 1,
     "domain": 0, "errors": 0, "__init__": 0,
@@ -89,7 +89,8 @@ def test_pure_rooms_touch_no_clock_file_or_network(name: str) -> None:
 def modules_after(*arguments: str) -> set[str]:
     """The top-level modules that a run of the command has imported."""
     code = (
-        "import sys, atexit; atexit.register(lambda: print(*{m.partition('.')[0] for m in sys.modules}, file=sys.stderr));"
+        "import sys, atexit;"
+        "atexit.register(lambda: print(*{m.partition('.')[0] for m in sys.modules}, file=sys.stderr));"
         f"sys.argv = ['specwatch', *{arguments!r}]; from specwatch.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -137,6 +137,12 @@ def test_a_fix_that_fails_another_check_is_dropped() -> None:
     assert not [fix for fix in finding.fixes if fix.launch]
 
 
+def test_a_fix_need_not_mend_what_was_wrong_before() -> None:
+    """A deprecated flag beside the fault does not condemn the fix of the fault."""
+    (finding,) = findings(start(1) + crash(), BOTH, f"{LAUNCH} --disable-cuda-graph")
+    assert [(fix.id, fix.applicability) for fix in finding.fixes] == [("drop-speculation", Applicability.SAFE)]
+
+
 def test_a_crash_loop_is_one_finding() -> None:
     log = "".join(start(at) + crash(second=at + 2) for at in (10, 20, 30))
     (finding,) = findings(log, BOTH, LAUNCH)

@@ -13,7 +13,8 @@ README = ROOT / "README.md"
 
 
 def block(language: str, number: int = 0) -> str:
-    return re.findall(rf"```{language}\n(.*?)\n```", README.read_text(), re.DOTALL)[number]
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)\n```", README.read_text(), re.DOTALL)
+    return blocks[number]
 
 
 def example_arguments() -> list[str]:

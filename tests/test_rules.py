@@ -14,7 +14,8 @@ from specwatch.models.memory import MemoryModels
 from specwatch.pipeline import find
 from specwatch.proof import framed, prove
 from specwatch.rulebook.book import Rulebook, bundled_directory, load_directories
-from specwatch.rulebook.rule import literal_prefix, load
+from specwatch.rulebook.pattern import literal_prefix
+from specwatch.rulebook.rule import load
 
 LOADED = load_directories()
 BOOK = LOADED.book
@@ -109,7 +110,6 @@ def test_laws_on_load(tmp_path: Path, old: str, new: str, complaint: str) -> Non
     [
         ('sglang = "0.5.23"\ncause', 'sglang = "0.5.23"\ncaptures = { a = "1" }\ncause', "captures are"),
         ('fixed  = "python -m', 'fixed  = "python3 -m', "first fixed command"),
-        ("mask_token_id is not set (skip", "mask_token_id is set (skip", "does not find it"),
         ("[2026-07-02 09:20:00] Receive: obj=GenerateReqInput(text='", "[2026-07-02 09:20:00] ", "is taken for"),
     ],
 )
@@ -117,11 +117,7 @@ def test_laws_by_proof(tmp_path: Path, old: str, new: str, complaint: str) -> No
     assert old in GOOD
     path = tmp_path / "a-rule.toml"
     path.write_text(GOOD.replace(old, new))
-    try:
-        rule = load(path)
-    except RuleError as error:
-        assert "matches no message" in str(error)
-        return
+    rule = load(path)
     rules = [other for other in BOOK.rules.values() if other.id != "dflash-mask-token-without-tokenizer"]
     assert complaint in "\n".join(prove(rule, Rulebook([*rules, rule])))
 

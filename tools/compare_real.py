@@ -179,7 +179,9 @@ def launches(root: Path, seed: int, count: int) -> Iterator[Json]:
             if dice.random() < 0.9
             else {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": dice.choice(("1", "0", "true"))}
         )
-        mode = "args" if algorithm == "NGRAM" else "worker"
+        # without a draft path the worker mode builds no draft worker, which a real start does
+        own_draft = algorithm in ("EAGLE", "EAGLE3") and "--speculative-draft-model-path" not in argv
+        mode = "args" if algorithm == "NGRAM" or own_draft else "worker"
         yield {"case": f"{seed}.{number}", "mode": mode, "argv": argv, "env": env}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from specwatch.checks import (
+    adjustments,
     arguments,
     capture,
     configs,
@@ -77,6 +78,7 @@ IN_ORDER: tuple[Check, ...] = (
     dflash_config.FEATURE_WIDTH,
     eagle.EAGLE_FEATURES,
     dtypes.DRAFT_DTYPE,
+    *adjustments.CHECKS,
 )
 CHECKS: Mapping[str, Check] = {check.name: check for check in IN_ORDER}
 

@@ -46,8 +46,8 @@ def has_hook(architecture: str, hook: str, release: str) -> bool | None:
 
 def _capture(subject: Subject) -> Answer | None:
     hooks = HOOKS.get(subject.algorithm or "")
-    if hooks is None:
-        return None
+    if hooks is None or (subject.algorithm == "EAGLE3" and subject.draft_path is None):
+        return None  # an EAGLE3 target that is its own draft is not asked for the hook
     target = subject.target()
     architecture = target.architectures[0] if target.architectures else ""
     answers = [has_hook(architecture, hook, subject.launch.sglang) for hook in hooks]

@@ -69,6 +69,15 @@ def _attention_dp(subject: Subject) -> Iterator[Law]:
         since="0.5.20",
         before="0.5.23",
     )
+    kind = device(subject)
+    if kind is not None and not kind.startswith("cuda"):
+        yield Law(
+            cause="dp-device",
+            flags=("--device", *flags[:2]),
+            message="DFLASH with dp attention requires CUDA or NPU.",
+            since="0.5.23",
+            facts={"device": kind},
+        )
     if not subject.launch.is_set("enable_dp_lm_head"):
         message = "DFLASH with dp attention requires --enable-dp-lm-head."
         yield Law(cause="dp-lm-head", flags=flags, message=message, since="0.5.23")

@@ -39,13 +39,18 @@ def _laws(subject: Subject) -> Iterator[Law | Doubt]:
             since="0.5.1",
             facts={"topk": topk, **_linear(subject)},
         )
-    yield from _rejection_sampling(subject, topk)
+    left_out = _topk_left_out(subject)
+    if left_out and "trtllm_mha" in attention(subject).both:
+        yield _topk_missing(subject)
+    yield from _rejection_sampling(subject, None if left_out else topk)
+    if left_out:
+        yield _topk_missing(subject)
     if topk > 1:
         yield from _paged_tree(subject)
 
 
 def _numbers(subject: Subject) -> Iterator[Law]:
-    """The three sizes stand or fall together; with adaptive steps, or an IQuest Q1, SGLang fills in the rest."""
+    """Sizes without steps; with adaptive steps, or an IQuest Q1, SGLang fills in the rest."""
     if adaptive(subject) or iquest.applies(subject):
         return
     steps, topk = subject.number("speculative_num_steps"), subject.number("speculative_eagle_topk")
@@ -56,15 +61,24 @@ def _numbers(subject: Subject) -> Iterator[Law]:
             facts["linear_steps"] = tokens - 1
         message, flags = "", (_STEPS, _TOPK, _TOKENS)
         yield Law(cause="steps-missing", flags=flags, message=message, exception="AssertionError", facts=facts)
-    if steps is not None and topk is None:
-        yield Law(
-            cause="topk-missing",
-            flags=(_STEPS, _TOPK),
-            message="'>' not supported between instances of 'NoneType' and 'int'",
-            exception="TypeError",
-            since="0.5.4",
-            facts=facts,
-        )
+
+
+def _topk_left_out(subject: Subject) -> bool:
+    """Whether there are steps and no topk: SGLang chooses all three sizes or none, and stumbles over the gap later."""
+    steps, topk = subject.number("speculative_num_steps"), subject.number("speculative_eagle_topk")
+    return steps is not None and topk is None and not adaptive(subject) and not iquest.applies(subject)
+
+
+def _topk_missing(subject: Subject) -> Law:
+    steps, tokens = subject.number("speculative_num_steps"), subject.number("speculative_num_draft_tokens")
+    return Law(
+        cause="topk-missing",
+        flags=(_STEPS, _TOPK),
+        message="'>' not supported between instances of 'NoneType' and 'int'",
+        exception="TypeError",
+        since="0.5.4",
+        facts={"steps": steps, "topk": None, "tokens": tokens},
+    )
 
 
 def branches(subject: Subject) -> int:
@@ -89,7 +103,7 @@ def _linear(subject: Subject) -> dict[str, Value]:
     return {"chain_steps": 3, "chain_tokens": 4} if subject.number("speculative_num_steps") is None else {}
 
 
-def _rejection_sampling(subject: Subject, topk: int) -> Iterator[Law]:
+def _rejection_sampling(subject: Subject, topk: int | None) -> Iterator[Law]:
     flag, name = "--speculative-use-rejection-sampling", algorithm(subject)
     implied = subject.launch.is_set("speculative_use_block_verification") and name in ("EAGLE", "EAGLE3")
     typed = subject.launch.is_set("speculative_use_rejection_sampling")

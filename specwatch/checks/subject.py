@@ -170,12 +170,16 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One validation of SGLang, re-run: its name, when in a start it comes, and the function that it mirrors."""
+    """One validation of SGLang, re-run: its name, when in a start it comes, and the function that it mirrors.
+
+    What an `advisory` check finds is worth knowing and condemns no fix.
+    """
 
     name: str
     phase: Phase
     mirrors: str
     run: Run
+    advisory: bool = False
 
     def __call__(self, launch: Launch, models: Models) -> Verdict:
         """The verdict on a launch. Never raises for what a model folder or an argument holds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -82,7 +81,11 @@ def path_maps(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 def width() -> int:
     """The columns of the terminal, 80 where there is none."""
-    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    if not sys.stdout.isatty():
+        return 80
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def print_lines(lines: Iterable[Line]) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specwatch.commands.common import path_maps, print_lines, rulebook, say, width
 from specwatch.commands.contract import Exit, Format
+from specwatch.commands.reading import Outcome, outcomes
 from specwatch.domain import Finding, Launch, Severity
 from specwatch.errors import LaunchError, SourceError
 from specwatch.log.prefilter import incidents
-from specwatch.pipeline import conclusions, fold
+from specwatch.pipeline import conclusions, fold, merge
 from specwatch.report.as_json import SourceRead
 from specwatch.rulebook.book import Rulebook
+from specwatch.sources.blocks import name_of
 from specwatch.sources.once import Stats, expand
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Options:
     sglang: str = ""
     online: bool = False
     rules: Sequence[Path] = ()
+    jobs: int | None = None
 
     @cached_property
     def models(self) -> LocalModels:
@@ -45,24 +48,25 @@ class Options:
         return LocalModels(path_maps=path_maps(self.path_map), models_dirs=folders, online=self.online)
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What came of the inputs so far."""
-
-    sources: list[SourceRead] = field(default_factory=list)
-    failed: bool = False
-
-
 def run(options: Options) -> Exit:
     """Diagnose the logs and print what was found; returns the exit code."""
     book = rulebook(options.rules)
     path_maps(options.path_map)  # a wrong one is said even where no model is needed
     launch = _launch(options)
-    reading = _Reading()
-    findings = fold(_findings(options, book, launch, reading))
+    paths, complete = _expanded(options)
+    folded: list[tuple[Finding, ...]] = []
+    sources: list[SourceRead] = []
+    cores = 2 if len(paths) == 1 and options.jobs != 1 else 1
+    for got in outcomes(paths, lambda path: _read(path, options, book, launch, cores), options.jobs):
+        if got.failed:
+            say(got.failed)
+            complete = False
+        folded.append(got.findings)
+        sources.append(SourceRead(path=name_of(got.path), bytes=got.bytes, lines=got.lines, runs=got.runs))
+    findings = merge(folded)
     shown = findings if options.show_all else tuple(f for f in findings if _worth_showing(f))
-    _print(options.format, findings, shown, reading.sources)
-    if reading.failed:
+    _print(options.format, findings, shown, sources)
+    if not complete:
         return Exit.UNREADABLE
     return Exit.FINDINGS if any(_worth_showing(finding) for finding in findings) else Exit.CLEAN
 
@@ -84,33 +88,36 @@ def _launch(options: Options) -> Launch | None:
         return parse(options.launch, options.sglang, read_file=reader(options.models), lenient=True)
 
 
-def _findings(options: Options, book: Rulebook, launch: Launch | None, reading: _Reading) -> Iterator[Finding]:
+def _expanded(options: Options) -> tuple[list[str], bool]:
+    """The files to read, and whether all that was named could be found."""
     paths: list[str] = []
+    complete = True
     for given in options.logs or ["-"]:
         try:
             paths += expand([given])
         except SourceError as error:
             say(str(error))
-            reading.failed = True
-    for path in paths:
-        yield from _of_source(path, options, book, launch, reading)
+            complete = False
+    return paths, complete
 
 
-def _of_source(
-    path: str, options: Options, book: Rulebook, launch: Launch | None, reading: _Reading
-) -> Iterator[Finding]:
+def _read(path: str, options: Options, book: Rulebook, launch: Launch | None, cores: int) -> Outcome:
     stats = Stats()
     runs = 0
-    try:
-        found = incidents(path, stats, book.role_of)
-        for finding in conclusions(found, book, lambda: options.models, launch, options.sglang):
-            runs = max(runs, finding.incident.run if finding.incident else 0)
-            yield finding
-    except SourceError as error:
-        say(str(error))
-        reading.failed = True
-    name = "<stdin>" if path == "-" else path
-    reading.sources.append(SourceRead(path=name, bytes=stats.bytes, lines=stats.lines, runs=runs))
+    failed = ""
+
+    def findings() -> Iterator[Finding]:
+        nonlocal runs, failed
+        try:
+            found = incidents(path, stats, book.role_of, cores=cores)
+            for finding in conclusions(found, book, lambda: options.models, launch, options.sglang):
+                runs = max(runs, finding.incident.run if finding.incident else 0)
+                yield finding
+        except SourceError as error:
+            failed = str(error)
+
+    folded = fold(findings())
+    return Outcome(path=path, findings=folded, bytes=stats.bytes, lines=stats.lines, runs=runs, failed=failed)
 
 
 def _worth_showing(finding: Finding) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
+import shutil
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from specwatch.commands.common import print_lines, rulebook
+from specwatch.commands.common import print_lines, rulebook, say
 from specwatch.commands.contract import Exit, Format
+from specwatch.domain import Incident, Role
 from specwatch.errors import ConfigError
 from specwatch.report.text import Line, Piece
 from specwatch.rulebook.book import Rulebook
@@ -77,6 +81,97 @@ def import_records(files: Sequence[Path], into: Path) -> Exit:
             path.write_text(records.draft_rule(record), encoding="utf-8")
             print(path)
     return Exit.CLEAN
+
+
+def new_rule(name: str, log: str, into: Path, directories: Sequence[Path]) -> Exit:
+    """Write a draft rule of the first crash of a log that no rule knows.
+
+    Raises ConfigError when the id is taken or none, or when there is no such crash.
+    """
+    from specwatch.report import redact
+    from specwatch.rulebook import drafting
+    from specwatch.rulebook.rule import ID
+
+    book = rulebook(directories)
+    path = into / f"{name}.toml"
+    if not ID.fullmatch(name):
+        raise ConfigError(f"{name}: a rule's id is lower-case words joined by '-', which name the failure")
+    if name in book.rules or path.exists():
+        where = path if path.exists() else book.rules[name].path
+        raise ConfigError(f"{name}: there is such a rule already: {where}; choose another id")
+    incident = _unknown_crash(log, book)
+    hidden = replace(
+        incident,
+        error=redact.text(incident.error),
+        root=replace(incident.root, text=redact.text(incident.root.text)),
+        lines=tuple(replace(line, text=redact.text(line.text)) for line in incident.lines),
+    )
+    launch = redact.launch(incident.launch) if incident.launch else None
+    draft = drafting.of_incident(hidden, launch.argv if launch else ())
+    into.mkdir(parents=True, exist_ok=True)
+    path.write_text(draft.text(), encoding="utf-8")
+    print(path)
+    say(f"what is to do stands in the file; then: specwatch rules test {name} --rules {into}")
+    return Exit.CLEAN
+
+
+def _unknown_crash(log: str, book: Rulebook) -> Incident:
+    """The first crash of a log that no rule knows; consequences, and what the server outlived, are none."""
+    from specwatch.log.prefilter import incidents
+    from specwatch.sources.once import Stats
+
+    known: dict[str, int] = {}
+    for incident in incidents(log, Stats(), book.role_of):
+        if incident.outlived or incident.role is not Role.CAUSE:
+            continue
+        match = book.match(incident)
+        if match is None:
+            return incident
+        known.setdefault(match.rule, incident.root.number)
+    if not known:
+        raise ConfigError(f"{log}: holds no crash")
+    told = ", ".join(f"{rule} (line {number})" for rule, number in known.items())
+    raise ConfigError(f"{log}: every crash in it has a rule: {told}; see specwatch explain")
+
+
+def coverage(source: Path | None, kind: Format, directories: Sequence[Path]) -> Exit:
+    """Hold the rules against the messages of an sglang; exit 1 where one has no rule.
+
+    Raises ConfigError where there is no sglang to read.
+    """
+    from specwatch.rulebook.coverage import coverage as hold
+
+    source = source or _installed()
+    book = rulebook(directories)
+    held = hold(source, book)
+    if kind is Format.JSON:
+        from specwatch.report.as_json import coverage_document, dumps
+
+        print(dumps(coverage_document(str(source), held.release, held.rules)))
+        return Exit.FINDINGS if held.missing else Exit.CLEAN
+    for site in held.missing:
+        print(f"{site.file}:{site.line}: {' '.join(site.shown.split())}")
+    covered = len(held.rules) - len(held.missing)
+    release = held.release or "(release unknown)"
+    print(f"sglang {release}: {covered} of {len(held.rules)} messages have a rule ({source})")
+    used = sorted({rule for _, rule in held.rules if rule})
+    for name in used:
+        if held.release and not book.rules[name].covers(held.release):
+            say(f"rule {name} knows a message of {held.release}, and says sglang{book.rules[name].sglang}")
+    return Exit.FINDINGS if held.missing else Exit.CLEAN
+
+
+def _installed() -> Path:
+    """The folder of the installed sglang, found without importing it: beside our Python, else the one on the PATH."""
+    spec = importlib.util.find_spec("sglang")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    for program in ("sglang", "python3", "python"):
+        place = shutil.which(program)
+        if place is not None:
+            for folder in sorted(Path(place).parent.parent.glob("lib/python3*/site-packages/sglang")):
+                return folder
+    raise ConfigError("no sglang is installed here: give one with --sglang PATH, a wheel or the folder it lies in")
 
 
 def explain(name: str | None, directories: Sequence[Path]) -> Exit:

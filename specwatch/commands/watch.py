@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from specwatch.casework import Say
 from specwatch.commands.common import SITE_RULES
 from specwatch.commands.contract import Exit
 from specwatch.config import DEFAULT_FILE, Server, Settings, State, load, refuse_writable, show, state_directory
-from specwatch.daemon import Daemon, Say
+from specwatch.daemon import Daemon
 from specwatch.errors import ConfigError, RuleError, SpecwatchError
 from specwatch.notify import notify, reloading, watchdog_seconds
 from specwatch.rulebook.book import Rulebook

@@ -21,6 +21,7 @@ from itertools import islice
 from specwatch.domain import Incident
 from specwatch.errors import SourceError
 from specwatch.log import routine
+from specwatch.log.ahead import Helper, Scan, helper
 from specwatch.log.clock import HEADER, LOOKBACK, seconds
 from specwatch.log.framing import Framer
 from specwatch.log.incidents import Assembler, Known
@@ -42,13 +43,18 @@ Search = Callable[[], routine.Hyperscan | None]
 
 
 def incidents(
-    path: str, stats: Stats, known: Known | None = None, search: Search = routine.engine
+    path: str, stats: Stats, known: Known | None = None, *, cores: int = 1, search: Search = routine.engine
 ) -> Iterator[Incident]:
     """The incidents of one log as `log.incidents` gives them for all its lines; `stats` counts along.
 
-    `search` is asked for a faster engine once a log turns out to be long. Raises SourceError as `sources.once.read`.
+    `search` is asked for a faster engine once a log turns out to be long, and with more than one of `cores` a very long
+    one is searched ahead in a second process. Raises SourceError as `sources.once.read`.
     """
-    return skim(chunks(path, stats), name_of(path), stats, known, search)
+    if cores < 2:
+        yield from skim(chunks(path, stats), name_of(path), stats, known, search)
+        return
+    with helper(path) as ahead:
+        yield from skim(chunks(path, stats), name_of(path), stats, known, search, ahead=ahead)
 
 
 def skim(
@@ -58,6 +64,7 @@ def skim(
     known: Known | None = None,
     search: Search = routine.engine,
     fewest: int = routine.FEWEST,
+    ahead: Helper | None = None,
 ) -> Iterator[Incident]:
     """The incidents of a log that was cut into parts; `search` is asked from `fewest` bytes on, lines skipped
     from WORTH on, or from the first if `fewest` is less."""
@@ -71,7 +78,7 @@ def skim(
             if unasked and stats.bytes >= fewest:
                 skimmer.engine, unasked = search(), False
             skimmer.skips = stats.bytes >= min(fewest, WORTH)
-            yield from skimmer.chunk(part)
+            yield from skimmer.chunk(part, ahead.scan(part) if ahead else None)
     except SourceError:
         yield from skimmer.flush()
         raise
@@ -89,17 +96,17 @@ class Skimmer:
         self._framer = Framer(source)
         self._assembler = Assembler(known)
 
-    def chunk(self, chunk: Chunk) -> Iterator[Incident]:
-        """Takes whole lines in."""
+    def chunk(self, chunk: Chunk, scan: Scan | None = None) -> Iterator[Incident]:
+        """Takes whole lines in, with what was found in them already."""
         data, end = chunk.data, chunk.end
-        others = _Others(chunk, self.engine)
+        others = _Others(chunk, self.engine, scan)
         plain = self.skips and data.find(_COLOURS, 1, end) < 0
         start = 1
         while start < end:
             if plain and (quiet := self._quiet()):
                 stop = self._next_news(chunk, others, start, quiet)
                 if stop > start:
-                    self._stats.lines += chunk.lines(start, stop)
+                    self._stats.lines += scan.lines if scan and stop - start == end - 1 else chunk.lines(start, stop)
                     self._assembler.skipped(
                         data[max(start, _line_at(data, stop - LOOKBACK)) : stop], chunk.offset + stop
                     )
@@ -147,9 +154,10 @@ class Skimmer:
 class _Others:
     """Where the lines of a chunk begin that are not routine, searched for when they are asked for."""
 
-    __slots__ = ("_chunk", "_engine", "_lines", "_unaccepted")
+    __slots__ = ("_chunk", "_engine", "_lines", "_scan", "_unaccepted")
 
-    def __init__(self, chunk: Chunk, engine: routine.Hyperscan | None) -> None:
+    def __init__(self, chunk: Chunk, engine: routine.Hyperscan | None, scan: Scan | None) -> None:
+        self._scan = scan
         self._chunk = chunk
         self._engine = engine
         self._lines: list[int] = []
@@ -157,16 +165,19 @@ class _Others:
 
     def after(self, start: int, quiet: Quiet) -> Iterator[int]:
         """Such lines from `start` on, and the end of the chunk after them."""
-        if self._engine is None or quiet.level is not Level.BATCHES:
+        if quiet.level is not Level.BATCHES or (self._engine is None and self._scan is None):
             return self._searched(start, quiet)
         if not self._lines:
-            self._scan(self._engine)
+            self._find()
         lines = self._unaccepted if quiet.unaccepted else self._lines
         return islice(lines, bisect_left(lines, start), None)
 
-    def _scan(self, engine: routine.Hyperscan) -> None:
+    def _find(self) -> None:
         data, end, _ = self._chunk
-        others, unaccepted = engine.scan(memoryview(data)[:end])
+        if self._scan is not None:
+            others, unaccepted, _ = self._scan
+        elif self._engine is not None:
+            others, unaccepted = self._engine.scan(memoryview(data)[:end])
         self._lines = [data.rfind(b"\n", 0, place) + 1 for place in others]
         lasting = (_line_at(data, place) for place in unaccepted if _lasts(data, place, end))
         self._unaccepted = sorted({*self._lines, *lasting})

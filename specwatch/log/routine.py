@@ -62,6 +62,14 @@ def next_other(data: bytes | bytearray, start: int, end: int, level: Level) -> i
     return found.end() if found else end
 
 
+def scan(data: bytes, end: int) -> tuple[list[int], list[int]]:
+    """All lines that are not routine at the level of batches, by their first bytes; and the ends of UNACCEPTED."""
+    lines = [found.end() for found in _other(Level.BATCHES).finditer(data, 0, end)]
+    if lines and lines[-1] == end:
+        lines.pop()
+    return lines, [found.end() - 1 for found in re.finditer(re.escape(UNACCEPTED), data[:end])]
+
+
 def others(words: Iterable[str], bare: Iterable[str]) -> str:
     """An expression for the first byte by which a line differs from all routine ones, without looking ahead.
 

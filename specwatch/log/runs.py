@@ -119,7 +119,8 @@ class Run:
                 known.ranks += [rank for rank in found.ranks if rank not in known.ranks]
                 return known
         if len(self.candidates) >= MOST_CANDIDATES:
-            denied = next((old for old in self.candidates if old.outlived), None)
+            # those that are never told first: a caught exception that was outlived
+            denied = min((old for old in self.candidates if old.outlived), key=_of_use, default=None)
             if denied is None:
                 self.dropped += 1
                 return found
@@ -308,6 +309,10 @@ def _error_line(found: Candidate) -> LogLine:
         if first and line.text == first:
             return replace(line, at=line.at or found.root.at, ranks=line.ranks or found.root.ranks)
     return found.root
+
+
+def _of_use(denied: Candidate) -> bool:
+    return denied.weight is not Weight.ASIDE
 
 
 def _within(first: Candidate, second: Candidate, span: float) -> bool:

@@ -158,7 +158,7 @@ def _links(lines: Sequence[str]) -> list[Link]:
 
 
 def _goes_on(source: str) -> bool:
-    """Whether more source belongs to a frame: it has none yet, or a bracket is open, as in an assert of several lines."""
+    """Whether more source belongs to a frame: it has none yet, or a bracket is open, as in a long assert."""
     return not source or (source.count("(") > source.count(")") and len(source) < _MOST_SOURCE)
 
 

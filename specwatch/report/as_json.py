@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specwatch import __version__
 from specwatch.domain import Change, Finding, Fix, Incident, Launch, Value, Verdict
 from specwatch.report import redact
+
+if TYPE_CHECKING:
+    from specwatch.rulebook.coverage import Site
 
 SCHEMA = 1
 LONGEST_TEXT = 4096  # characters of a root line; the log itself has the rest
@@ -154,3 +159,22 @@ def command(launch: Launch, width: int | None = None) -> str:
 def rules_document(rules: Sequence[Json]) -> Json:
     """The answer of `rules list`."""
     return {"schema": SCHEMA, "rules": list(rules)}
+
+
+def coverage_document(source: str, release: str, held: Sequence[tuple[Site, str | None]]) -> Json:
+    """The answer of `rules coverage`: the messages without a rule, and how many each rule knows."""
+    missing = [
+        {"file": site.file, "line": site.line, "function": site.function, "message": site.shown}
+        for site, rule in held
+        if rule is None
+    ]
+    rules = Counter(rule for _, rule in held if rule is not None)
+    return {
+        "schema": SCHEMA,
+        "sglang": release or None,
+        "source": source,
+        "messages": len(held),
+        "covered": len(held) - len(missing),
+        "missing": missing,
+        "rules": dict(sorted(rules.items())),
+    }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from specwatch.errors import ConfigError
+from specwatch.rulebook.drafting import Draft, comments, one_line, title
 
 SCHEMA_VERSION = 2
 LONGEST = 16 << 20
@@ -95,71 +96,39 @@ def draft_rule(record: Mapping[str, Any]) -> str:
     solutions = [str(entry) for entry in record.get("solutions") or []]
     message = str(record.get("errorMessage") or "")
     cls = record.get("errorClass")
-    sample = f"{cls}: {message}" if cls else message
-    lines = [
-        "# Drafted from a documented record. To do: an example and a counter-example from real logs, the first release",
-        "# that prints the message, a check that proves the cause, and fixes by their names (specwatch explain).",
-        *_comments(record),
-        f"title    = {_string(_title(message))}",
-        'severity = "fatal"' if record.get("severity") in ("critical", "high") else 'severity = "degraded"',
-        'role     = "cause"',
-        'status   = "experimental"',
-        'sglang   = ""   # to do',
-        "",
-        "[docs]",
-        f"what       = {_string(str(record.get('documentation') or 'to do'))}",
-        f"why        = {_string(str(record.get('triggerScenarios') or 'to do'))}",
-        f"limits     = {_string('To do. Common situations: ' + str(record.get('commonSituations') or 'not recorded'))}",
-        f"references = [{_string(str(record['githubUrl']))}]" if record.get("githubUrl") else "references = []",
-        "",
-        "[[pattern]]",
-        'name = "message"',
-        f"line = {_string(pattern(record))}",
-        "",
-        "[cause.undetermined]",
-        f"says = {_string(_title(message))}",
-        f"todo = {_string(' '.join(f'({n}) {text}' for n, text in enumerate(solutions, 1)) or 'to do')}",
-        "",
-        "[[example]]",
-        'name   = "to do: the message as a real server wrote it"',
-        f"log    = {_string(_filled(sample))}",
-        'cause  = "undetermined"',
-        'status = "unknown"',
-        "",
-        "[[counterexample]]",
-        'name = "the text arrives in a prompt"',
-        f"log  = {_string('[2026-01-01 00:00:00] Receive: obj=GenerateReqInput(text=' + repr(_filled(sample)) + ')')}",
-        "",
-    ]
-    return "\n".join(lines)
+    sample = _filled(f"{cls}: {message}" if cls else message)
+    return Draft(
+        comments=(
+            "Drafted from a documented record. To do: an example and a counter-example from real logs, the first",
+            "release that prints the message, a check that proves the cause, and fixes by their names (specwatch explain).",
+            *_comments(record),
+        ),
+        title=title(message),
+        severity="fatal" if record.get("severity") in ("critical", "high") else "degraded",
+        what=str(record.get("documentation") or "to do"),
+        why=str(record.get("triggerScenarios") or "to do"),
+        limits="To do. Common situations: " + str(record.get("commonSituations") or "not recorded"),
+        references=(str(record["githubUrl"]),) if record.get("githubUrl") else (),
+        line=pattern(record),
+        todo=" ".join(f"({n}) {text}" for n, text in enumerate(solutions, 1)) or "to do",
+        example="to do: the message as a real server wrote it",
+        log=sample,
+        message=sample,
+    ).text()
 
 
 def _comments(record: Mapping[str, Any]) -> Iterator[str]:
     """What helps to finish the rule and has no place in the format: where it is from, and how others would check."""
     place = f"{record.get('filePath') or '?'}, line {record.get('lineNumber') or '?'}"
-    yield f"# From {_one_line(place)} at {_one_line(record.get('analyzedSha') or '?')}."
+    yield f"From {one_line(place)} at {one_line(record.get('analyzedSha') or '?')}."
     if tags := [str(tag) for tag in record.get("tags") or []]:
-        yield f"# Tags: {_one_line(', '.join(tags))}."
+        yield f"Tags: {one_line(', '.join(tags))}."
     if code := record.get("validationCode"):
-        yield "# The record's own idea of a check:"
-        yield from (f"#     {_one_line(line)}".rstrip() for line in str(code).split("\n"))
-
-
-def _one_line(text: object) -> str:
-    """A text that stays inside its comment: no control characters, which TOML refuses there."""
-    return re.sub(r"[\x00-\x08\x0a-\x1f\x7f]", " ", str(text))
-
-
-def _title(message: str) -> str:
-    return re.sub(r"\s*\{[^{}]*\}", " …", message).split(". ")[0][:100].rstrip(".") or "to do"
+        yield "The record's own idea of a check:"
+        yield from comments(str(code))
 
 
 def _filled(sample: str) -> str:
     """The message with a value in each hole, as an example needs one."""
     numbers = iter(range(7, 1000))
     return re.sub(r"\{[^{}]*\}", lambda _: str(next(numbers)), sample)
-
-
-def _string(text: str) -> str:
-    """A TOML basic string; JSON's escapes are TOML's, but for DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

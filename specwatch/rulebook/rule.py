@@ -263,7 +263,7 @@ def _whole(reader: _Reader, rule: Rule) -> None:
     for name in rule.causes.keys() - {e.cause for e in rule.examples}:
         reader.complain(f"cause.{name}", "has no example")
     for pattern in rule.patterns:
-        if not any(pattern.regex.match(piece) for e in rule.examples for piece in _pieces(e.log)):
+        if not any(pattern.regex.match(piece) for e in rule.examples for piece in messages(e.log)):
             reader.complain(f"pattern '{pattern.name}'", "matches no message of any example")
     if not rule.causes:
         reader.complain("cause", "a rule needs at least one [cause.NAME]")
@@ -273,7 +273,7 @@ def _whole(reader: _Reader, rule: Rule) -> None:
         reader.complain("pattern", "two patterns have one name")
 
 
-def _pieces(log: str) -> list[str]:
+def messages(log: str) -> list[str]:
     """Where a message can start in an example's log: at each line, and behind a header."""
     lines = log.strip("\n").split("\n")
     starts = ["\n".join(lines[at:]) for at in range(len(lines))]

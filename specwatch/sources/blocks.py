@@ -6,10 +6,8 @@ bounded for any input: a block that decompresses to gigabytes comes out in piece
 
 from __future__ import annotations
 
-import gzip
 import io
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
@@ -85,6 +83,9 @@ class _Rejoined(io.RawIOBase):
 
 
 def _gunzip(file: _Rejoined, name: str) -> Iterator[bytes]:
+    import gzip
+    import zlib
+
     # read1, not read: one decompressed piece at a time, so that what precedes a break is handed out before the error
     with gzip.GzipFile(fileobj=cast("IO[bytes]", file)) as unzipped:
         while True:

@@ -114,6 +114,7 @@ class Followed:
             "count": self._count,
             "changed": self._changed_at,
             "generations": [one.save() for one in self._all()],
+            "past": [mark for one in self._known if (mark := one.past or generations.mark_of(one.head))[0]],
         }
 
     def where(self, spot: int, number: int) -> tuple[int, int]:
@@ -235,7 +236,7 @@ class Followed:
         else:
             one.fd = -1
             self._finish(one, raws)
-            self._known = [*self._known, one][-8:]
+            self._known = [*self._known, one][-16:]
         if one is self._now:
             self._now = fresh
             self._adopt_between(now)
@@ -300,6 +301,7 @@ class Followed:
                 continue
             made = self._new(*inode, fd, now)
             if packed:
+                self._changed_at = max(self._changed_at, found.st_mtime_ns)
                 made.head, made.chunks = head, generations.unpacked_rest(part, Stored.load(made.save()))
             marks.append(generations.mark_of(head))
             self._old.append(made)
@@ -324,6 +326,8 @@ class Followed:
             saved = [Stored.load(one) for one in cast("list[dict[str, object]]", position["generations"])]
             self._next, self._count = int(cast("int", position["next"])), int(cast("int", position["count"]))
             self._changed_at = int(cast("int", position["changed"]))
+            past = [(int(n), str(digest)) for n, digest in cast("list[tuple[int, str]]", position.get("past", []))]
+            self._known = [Generation(0, 0, 0, past=mark) for mark in past]
         except (KeyError, TypeError, ValueError):
             self._notes.append(f"{self.path}: the stored position cannot be understood; read from the start")
             return
@@ -338,7 +342,7 @@ class Followed:
                         f"{self.path}: the file that was read to byte {stored.offset} is gone; what came after is lost"
                     )
                 one.past = stored.head
-                self._known.append(one)
+                self._known = [*self._known, one][-16:]
                 continue
             one.fd, one.chunks, one.dev, one.ino, one.head = rest
             taken.add((one.dev, one.ino))
@@ -436,7 +440,7 @@ class Followed:
         self._finish(one, raws)
         self._old.remove(one)
         self._shut(one)
-        self._known = [*self._known, one][-8:]
+        self._known = [*self._known, one][-16:]
 
     def _shut(self, one: Generation) -> None:
         if one.fd >= 0:

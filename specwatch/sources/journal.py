@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, cast
 
 from specwatch.sources.base import BUDGET, OFFSET_MASK, PLACE_BITS, Splitter, place
@@ -42,6 +43,9 @@ class Journal:
         self._process: subprocess.Popen[bytes] | None = None
         self._split = Splitter()
         self._restart_at = 0.0
+        self._machine = _machine() if not options else ""
+        self._patience = RESTART_AFTER
+        self._said = ""
         self._lines: list[str] = []
 
     @property
@@ -84,6 +88,8 @@ class Journal:
             self._lines.pop(0)
             self._cursor = cursor
             self._count += 1
+            if self._machine and entry.get("_MACHINE_ID", self._machine) != self._machine:
+                continue  # --merge shows the journals that other machines sent here, too
             if message is None or entry.get("_COMM") == OWN or entry.get("SYSLOG_IDENTIFIER") in (OWN, "systemd"):
                 continue  # never our own lines
             text = json.dumps({name: entry[name] for name in _KEPT if name in entry})
@@ -139,7 +145,8 @@ class Journal:
             self._restart_at = float("inf")
             return
         since = [f"--after-cursor={self._cursor}"] if self._cursor else []
-        command = [program, "--follow", "--no-tail", "--output=json", "--all", *since, *self._options]
+        # --follow means this boot only, and would lose what came before a reboot; only --merge takes that back
+        command = [program, "--follow", "--no-tail", "--merge", "--output=json", "--all", *since, *self._options]
         command += [f"--unit={self._unit}", "--quiet"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -167,7 +174,11 @@ class Journal:
         assert self._process is not None
         said = cast("IO[bytes]", self._process.stderr).read(2000).decode("utf-8", "replace").strip()
         self._stop()
-        self._restart_at = now + RESTART_AFTER
+        self._patience = min(60.0, 2 * self._patience if said == self._said else RESTART_AFTER)
+        self._restart_at = now + self._patience
+        if said == self._said:
+            return
+        self._said = said
         if "cursor" in said.lower():
             self._notes.append(
                 f"journal:{self._unit}: the stored place is no longer in the journal; read from its start"
@@ -186,3 +197,11 @@ class Journal:
                 pipe.close()
         self._process.wait()
         self._process = None
+
+
+def _machine() -> str:
+    """The id of this machine, empty where it has none."""
+    try:
+        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""

@@ -12,6 +12,7 @@ import pytest
 
 from specwatch.checks import examine, refusal
 from specwatch.checks.parsing import reader
+from specwatch.commands import check
 from specwatch.domain import Status
 from specwatch.launch.command import parse
 from specwatch.models.files import LocalModels
@@ -111,3 +112,26 @@ LATER = {
     "mix.186": "draft_attention_backend",
     "trio.tree-native-page1": "draft_attention_backend",
 }
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(UNKNOWN) - set(UNTOLD) - set(NO_CHECK) - set(LATER)))
+def test_the_command_tells_the_same(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same launches through `specwatch check`: exit code, message, phase and rule as a script reads them."""
+    case = CASES[name]
+    monkeypatch.chdir(ORACLE)
+    words = [f"{variable}={value}" for variable, value in (case.get("env") or {}).items()]
+    command = [*words, "python", "-m", "sglang.launch_server", *case["argv"]]
+    code = check.run(check.Options(command=command, format="json", sglang="0.5.23"))
+    findings = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["message"] is not None]
+    if case["mode"] == "args":
+        findings = [one for one in findings if one["phase"] == "arguments"]
+    if case["ok"]:
+        assert not findings, findings[0]["message"]
+        return
+    assert findings
+    assert code == 1
+    assert [one["message"] for one in findings if not one["rule"]] == []
+    if name not in EITHER and case["exception"] != "SystemExit":
+        assert findings[0]["message"].replace(f"{ORACLE}/", "") == said(case).replace(f"{ORACLE}/", "")

@@ -11,10 +11,9 @@ import select
 from pathlib import Path
 
 import pytest
+from daytime import Forked, daemon_in, run_of, word
 
 from specwatch.rulebook.book import load_directories
-
-from .daytime import Forked, daemon_in, run_of, word
 
 KILLS = int(os.environ.get("KILLS", "40"))
 
@@ -43,7 +42,7 @@ def test_every_crash_is_found_exactly_once_whenever_we_are_killed(tmp_path: Path
                 daemon.kill()
                 kills += 1
                 if dice.random() < 0.5 and text[:end].endswith("\n"):
-                    log.rename(tmp_path / f"server.log.{1000 - number}{start:05}")
+                    log.rename(tmp_path / f"server.log.{kills}")
                     log.touch()
                 daemon = Forked(log, state, book)
     daemon.kill()

@@ -116,6 +116,15 @@ def test_strict_counts_warnings(specwatch: Run, examples: Path, tmp_path: Path) 
     assert specwatch("check", "--strict", "--", *launch).returncode == 1
 
 
+def test_what_sglang_only_warns_of_is_a_note(specwatch: Run, mapped: list[str]) -> None:
+    done = specwatch(
+        "check", *mapped, "--sglang", "0.5.23", "--", "sglang", "serve", "/models/atlas-8b", "--disable-cuda-graph"
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("note[deprecated-flags]")
+    assert "--cuda-graph-backend-decode=disabled" in done.stdout
+
+
 def test_nothing_to_check(specwatch: Run) -> None:
     done = specwatch("check")
     assert done.returncode == 2

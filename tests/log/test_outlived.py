@@ -146,3 +146,14 @@ def test_the_beginning_of_a_forged_traceback_takes_no_line_of_a_real_one() -> No
     forged = crash("10:29:59", "").removesuffix("\n\n\n") + "\n"
     (got,) = found(SERVING + forged + crash("10:30:00") + death("10:30:00"))
     assert (got.error, len(got.frames)) == (ERROR, 2)
+
+
+def test_a_refuted_crash_is_told_however_many_caught_exceptions_follow() -> None:
+    caught = ""
+    for at in range(1100):
+        minute, second = f"{11 + at // 600:02d}:{at // 10 % 60:02d}", at % 10 * 6
+        error = "KeyError: 'x" + "".join(chr(97 + at // power % 26) for power in (1, 26, 676)) + "'"
+        head = f"[2026-05-01 {minute}:{second:02d}] Error in request handler: Traceback (most recent call last):"
+        caught += f"{head}\n{FRAMES}{error}\n" + served(f"{minute}:{second + 4:02d}")
+    (got,) = [one for one in found(SERVING + crash("10:30:01") + batch("10:30:02") + caught) if one.outlived]
+    assert got.error == "ValueError: repeats can not be negative"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -260,9 +262,13 @@ def test_the_engines_agree(level: Level, search: Search, lines: list[str]) -> No
         found.append(start)
         start = data.index(b"\n", start) + 1
     engine = search()
-    if engine is not None and level is Level.BATCHES:
-        places, _ = engine.scan(memoryview(data))
-        assert sorted({data.rfind(b"\n", 0, place) + 1 for place in places}) == found
+    if level is Level.BATCHES:
+        places, unaccepted = routine.scan(data, len(data))
+        assert places == found
+        if engine is not None:
+            quick, same = engine.scan(memoryview(data))
+            assert sorted({data.rfind(b"\n", 0, place) + 1 for place in quick}) == found
+            assert same == unaccepted
     starts = [at for at in range(1, len(data)) if data[at - 1 : at] == b"\n"]
     for at in starts:
         end = data.index(b"\n", at)
@@ -274,3 +280,29 @@ def test_the_engines_agree(level: Level, search: Search, lines: list[str]) -> No
         )
         if plain or headed:
             assert at not in found
+
+
+AHEAD = """
+import sys
+from specwatch.log import ahead
+from specwatch.log.prefilter import incidents
+from specwatch.sources.once import Stats
+ahead.FEWEST = 0
+alone, together, some = Stats(), Stats(), Stats()
+expected = list(incidents(sys.argv[1], alone))
+assert expected
+assert list(incidents(sys.argv[1], together, cores=2)) == expected
+assert together == alone
+left = incidents(sys.argv[1], some, cores=2)
+assert next(left) == expected[0]
+left.close()
+"""
+
+
+def test_a_second_process_changes_nothing_and_ends_with_its_reader(tmp_path: Path) -> None:
+    head = "[2026-05-01 10:59:59] Scheduler hit an exception: Traceback (most recent call last):"
+    crash = f"{head}\n{FRAMES}ValueError: x\n"
+    start = "[2026-05-01 11:00:00] server_args={'model_path': '/models/target', 'tp_size': 1}\n"
+    path = tmp_path / "server.log"
+    path.write_text((SERVING * 150 + crash + start) * 8)
+    subprocess.run([sys.executable, "-c", AHEAD, str(path)], check=True, timeout=60)
