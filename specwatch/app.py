@@ -50,6 +50,15 @@ models_dir_option = click.option(
 )
 
 
+target_option = click.option(
+    "--target",
+    "targets",
+    metavar="T",
+    multiple=True,
+    help="systemd:UNIT, compose:FILE#SERVICE, k8s:FILE#CONTAINER, script:FILE, pid:N, a file or a folder; repeatable.",
+)
+
+
 def _install_completion(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         from specwatch.commands.completion import install
@@ -96,6 +105,7 @@ def _finish(run: Callable[[], int]) -> NoReturn:
 @app.command()
 @click.argument("logs", nargs=-1, metavar="[LOG …|-]")
 @click.option("--launch", metavar="CMD", help="The launch command, for an exact edit or where the log has none.")
+@click.option("--target", metavar="T", help="Where the launch stands: as for check, one launch.")
 @path_map_option
 @models_dir_option
 @format_option
@@ -112,6 +122,7 @@ def _finish(run: Callable[[], int]) -> NoReturn:
 def diagnose(
     logs: tuple[str, ...],
     launch: str | None,
+    target: str | None,
     path_map: tuple[str, ...],
     models_dir: tuple[Path, ...],
     kind: str,
@@ -132,6 +143,7 @@ def diagnose(
         options = command.Options(
             logs=logs,
             launch=launch,
+            target=target,
             path_map=path_map,
             models_dir=models_dir,
             format=Format(kind),
@@ -144,15 +156,6 @@ def diagnose(
         return command.run(options)
 
     _finish(run)
-
-
-target_option = click.option(
-    "--target",
-    "targets",
-    metavar="T",
-    multiple=True,
-    help="systemd:UNIT, compose:FILE#SERVICE, k8s:FILE#CONTAINER, script:FILE, pid:N, a file or a folder; repeatable.",
-)
 
 
 @app.command()

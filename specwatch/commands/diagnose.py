@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from specwatch.commands.common import path_maps, print_lines, rulebook, say, wid
 from specwatch.commands.contract import Exit, Format
 from specwatch.commands.reading import Outcome, outcomes
 from specwatch.domain import Finding, Launch, Severity
-from specwatch.errors import LaunchError, SourceError
+from specwatch.errors import ConfigError, LaunchError, SourceError
 from specwatch.log.prefilter import incidents
 from specwatch.pipeline import conclusions, fold, merge
 from specwatch.report.as_json import SourceRead
@@ -21,6 +21,7 @@ from specwatch.sources.blocks import name_of
 from specwatch.sources.once import Stats, expand
 
 if TYPE_CHECKING:
+    from specwatch.launch.targets import Targeted
     from specwatch.models.files import LocalModels
 
 
@@ -30,6 +31,7 @@ class Options:
 
     logs: Sequence[str]
     launch: str | None = None
+    target: str | None = None
     path_map: Sequence[str] = ()
     models_dir: Sequence[Path] = ()
     format: Format = Format.TEXT
@@ -45,7 +47,24 @@ class Options:
         from specwatch.models.files import LocalModels
 
         folders = tuple(str(folder) for folder in self.models_dir)
-        return LocalModels(path_maps=path_maps(self.path_map), models_dirs=folders, online=self.online)
+        maps = (*path_maps(self.path_map), *(self.targeted.path_maps if self.targeted else ()))
+        return LocalModels(path_maps=maps, models_dirs=folders, online=self.online)
+
+    @cached_property
+    def targeted(self) -> Targeted | None:
+        """The launch that `--target` names. Raises ConfigError where it holds none, or several."""
+        if self.target is None:
+            return None
+        from specwatch.launch.targets import read
+
+        if self.launch is not None:
+            raise ConfigError("--launch and --target both name a launch: give one of them")
+        found = read(self.target)
+        if len(found) > 1:
+            raise ConfigError(
+                f"{self.target}: holds {len(found)} launches; name one of {', '.join(t.name for t in found)}"
+            )
+        return found[0]
 
 
 def run(options: Options) -> Exit:
@@ -72,20 +91,23 @@ def run(options: Options) -> Exit:
 
 
 def _launch(options: Options) -> Launch | None:
-    """The command given with `--launch`; one that SGLang's own parser refuses is kept, so that it can be put right."""
-    if options.launch is None:
+    """The command that was given or named; one that SGLang's own parser refuses is kept, so that it can be mended."""
+    target = options.targeted
+    command = target.command if target else options.launch
+    if command is None:
         return None
     from specwatch.checks.parsing import reader
     from specwatch.launch.command import parse
     from specwatch.launch.flags import table
 
     try:
-        return parse(options.launch, options.sglang, read_file=reader(options.models))
+        launch = parse(command, options.sglang, read_file=reader(options.models))
     except LaunchError as error:
         if error.refusal is None and table(options.sglang).certain:
             raise
-        say(f"--launch: {error}")
-        return parse(options.launch, options.sglang, read_file=reader(options.models), lenient=True)
+        say(f"{'--target' if target else '--launch'}: {error}")
+        launch = parse(command, options.sglang, read_file=reader(options.models), lenient=True)
+    return replace(launch, env={**target.env, **launch.env}) if target else launch
 
 
 def _expanded(options: Options) -> tuple[list[str], bool]:

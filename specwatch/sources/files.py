@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -108,36 +109,34 @@ class Files:
             self._inotify.close()
 
     def _scan(self) -> None:
+        held = {inode for _, followed in self._followed.values() for inode in followed.held}
         for server, pattern, wants in self._patterns:
             magic = any(sign in pattern for sign in _MAGIC)
             names = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]  # noqa: PTH207 (absolute)
+            known = set(names)
             self._listen(_fixed_part(pattern) if magic else Path(pattern).parent)
             for name in names:
                 stream = f"{server}|{name}"
-                if stream in self._followed or (magic and self._is_part(name, names)):
+                if stream in self._followed or (magic and self._is_part(name, known, held)):
                     continue
                 if wants is None or wants(name):
                     self._follow(server, stream, Path(name))
         for stream, (_, followed) in self._followed.items():
             self._hear(stream, followed.path)
 
-    def _is_part(self, name: str, names: list[str]) -> bool:
+    def _is_part(self, name: str, names: set[str], held: set[tuple[int, int]]) -> bool:
         """Whether a file that a glob gives is a rotated part of another log, not a log of its own."""
         path = Path(name)
-        if is_packed(path.name) or not path.is_file():
-            return True
         base = base_name(path.name)
-        if base and (str(path.with_name(base)) in names or path.with_name(base) in self._by_path):
+        if is_packed(path.name) or (
+            base and (str(path.with_name(base)) in names or path.with_name(base) in self._by_path)
+        ):
             return True
         try:
             seen = path.stat()
         except OSError:
             return True
-        return any(
-            (seen.st_dev, seen.st_ino) in followed.held
-            for _, followed in self._followed.values()
-            if followed.path != path and followed.path.parent == path.parent
-        )
+        return not stat.S_ISREG(seen.st_mode) or (seen.st_dev, seen.st_ino) in held
 
     def _follow(self, server: str, stream: str, path: Path) -> None:
         self._followed[stream] = (server, Followed(path, stream, self._restore(stream)))
@@ -161,7 +160,7 @@ class Files:
     def _listen(self, folder: Path) -> bool:
         if self._inotify is None or folder in self._deaf:
             return False
-        if folder in self._inotify.watched:
+        if self._inotify.watches(folder):
             return True
         if (kind := file_system(folder)) in DEAF:
             self._deaf.add(folder)

@@ -157,9 +157,12 @@ def _hash(data: bytes) -> str:
 def siblings(path: Path) -> list[Path]:
     """The rotated parts of a log beside it, oldest change first."""
     found = []
+    stem = path.stem
     try:
         with os.scandir(path.parent) as entries:
             for entry in entries:
+                if not entry.name.startswith(stem):  # cheap, in a directory of a thousand logs
+                    continue
                 if entry.name != path.name and base_name(entry.name) == path.name and entry.is_file():
                     found.append((entry.stat().st_mtime_ns, Path(entry.path)))
     except OSError:

@@ -30,6 +30,7 @@ class Inotify:
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         self._folders: dict[int, Path] = {}
+        self._numbers: dict[Path, int] = {}
 
     def fileno(self) -> int:
         """The descriptor to wait for."""
@@ -41,11 +42,11 @@ class Inotify:
         if number < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
         self._folders[number] = folder
+        self._numbers[folder] = number
 
-    @property
-    def watched(self) -> set[Path]:
-        """The directories that are watched."""
-        return set(self._folders.values())
+    def watches(self, folder: Path) -> bool:
+        """Whether a directory is watched."""
+        return folder in self._numbers
 
     def wakes(self) -> tuple[set[Path], bool]:
         """The paths that something happened to, and whether anything may have happened (events were lost)."""
@@ -64,7 +65,9 @@ class Inotify:
                 lost = lost or bool(mask & _OVERFLOW)
                 folder = self._folders.get(number)
                 if mask & (_IGNORED | _GONE):
-                    self._folders.pop(number, None)
+                    gone = self._folders.pop(number, None)
+                    if gone is not None and self._numbers.get(gone) == number:
+                        del self._numbers[gone]
                     lost = True
                 if folder is not None and name:
                     paths.add(folder / os.fsdecode(name))

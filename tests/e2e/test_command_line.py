@@ -65,6 +65,21 @@ def test_the_example_is_proved_and_fixed(specwatch: Run, examples: Path, mapped:
     assert line.startswith(STANDALONE.encode())
 
 
+def test_the_launch_may_be_named_by_its_place(
+    specwatch: Run, examples: Path, mapped: list[str], tmp_path: Path
+) -> None:
+    arguments = ["diagnose", examples / "server.log", *mapped, "--format", "json", "--target"]
+    done = specwatch(*arguments, examples / "launch.sh")
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["fixes"][1]["applicability"] == "safe"
+    for name in ("a.sh", "b.sh"):
+        (tmp_path / name).write_text("sglang serve m\n")
+    done = specwatch(*arguments, tmp_path)
+    assert done.returncode == 2
+    assert "holds 2 launches; name one of" in done.stderr
+    assert specwatch(*arguments, tmp_path / "a.sh", "--launch", "sglang serve m").returncode == 2
+
+
 def test_without_the_command_it_is_reconstructed_and_said(specwatch: Run, examples: Path, mapped: list[str]) -> None:
     done = specwatch("diagnose", examples / "server.log", *mapped, "--format", "json")
     (finding,) = json.loads(done.stdout)["findings"]
