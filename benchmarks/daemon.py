@@ -62,6 +62,13 @@ class Daemon:
                 self._buffer += os.read(self.pipe, 65536)
         raise SystemExit(f"{event} was not said within {seconds} s")
 
+    def listen(self, seconds: float) -> None:
+        """Let time pass, and take what is said: a full pipe would stop the daemon."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            if select.select([self.pipe], [], [], left)[0]:
+                os.read(self.pipe, 65536)
+
     def wait_for_crash(self, name: str, seconds: float) -> float:
         """When the crash of that name was said."""
         while True:
@@ -125,9 +132,9 @@ def idle(counts: list[int], seconds: float) -> None:
             for number in range(count):
                 (folder / f"{number}.log").write_text(f"[2026-01-01 00:00:00] line of server {number}\n")
             daemon = Daemon(folder)
-            time.sleep(5)  # until everything that was there has been read and committed
+            daemon.listen(8)  # until everything that was there has been read and committed
             before = daemon.cpu()
-            time.sleep(seconds)
+            daemon.listen(seconds)
             report("idle", files=count, cpu_percent=100 * (daemon.cpu() - before) / seconds, rss_kib=daemon.rss())
             daemon.stop()
 

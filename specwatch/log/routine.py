@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import cache
+from typing import Any
 
 BATCHES = ("Decode batch", "Prefill batch")
 ACCESS = "INFO:     "
@@ -101,7 +102,8 @@ class Hyperscan:
     def __init__(self) -> None:
         import hyperscan
 
-        self._database = hyperscan.Database()
+        # Any: its stubs know bytes only, the engine takes every buffer
+        self._database: Any = hyperscan.Database()
         expressions = [others(_WORDS[Level.BATCHES], ("[2", "INFO:")).encode(), re.escape(UNACCEPTED)]
         try:
             self._database.compile(expressions=expressions, ids=[0, 1], elements=2, flags=0)

@@ -100,7 +100,7 @@ def draft_rule(record: Mapping[str, Any]) -> str:
     return Draft(
         comments=(
             "Drafted from a documented record. To do: an example and a counter-example from real logs, the first",
-            "release that prints the message, a check that proves the cause, and fixes by their names (specwatch explain).",
+            "release that prints the message, a check that proves the cause, fixes by their names (specwatch explain).",
             *_comments(record),
         ),
         title=title(message),

@@ -20,6 +20,7 @@ from specwatch.sources.inotify import DEAF, Inotify, file_system
 
 POLL = 0.1
 RESCAN = 10.0
+"""Seconds; three times as long where no pattern has a wildcard in a directory's name, as new files are announced."""
 _MAGIC = ("*", "?", "[")
 
 
@@ -91,7 +92,8 @@ class Files:
                     lost = True  # a new file
                 woken.update(known or ())
         if lost or now >= self._next_scan:
-            self._next_scan = now + RESCAN
+            wild = any(sign in str(Path(one.glob).parent) for one in self._patterns for sign in _MAGIC)
+            self._next_scan = now + (RESCAN if wild or self._polled else 3 * RESCAN)
             self._scan()
             woken.update(self._followed)
         return woken

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -174,6 +176,7 @@ def test_complete_coverage_is_a_clean_exit(tmp_path: Path) -> None:
 def test_the_installed_sglang_is_found_beside_the_python_on_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # whatever is installed where the tests run
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(ConfigError, match="--sglang PATH"):
         commands.coverage(None, Format.TEXT, ())
@@ -183,3 +186,13 @@ def test_the_installed_sglang_is_found_beside_the_python_on_the_path(
     assert Path(program).is_file()
     assert commands.coverage(None, Format.TEXT, ()) is Exit.FINDINGS
     assert str(package) in capsys.readouterr().out
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "specwatch.cli", "rules", "coverage", "--sglang", str(folder(tmp_path))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "2 of 5 messages have a rule" in done.stdout
+    wrong = subprocess.run([*command[:-1], str(tmp_path / "none")], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "expected a wheel of sglang" in wrong.stderr

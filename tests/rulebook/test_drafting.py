@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +161,12 @@ def test_patterns(message: str, expected: str) -> None:
 def test_titles() -> None:
     assert title("ValueError: tp_size=3 is wrong. More text") == "tp_size=… is wrong"
     assert title("Killed: by something") == "Killed: by something"
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "specwatch.cli", "rules", "new", "odd", "--from", "-", "--into", str(tmp_path)]
+    done = subprocess.run(command, input=CRASH, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'odd.toml'}\n")
+    again = subprocess.run(command, input=CRASH, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "there is such a rule already" in again.stderr
