@@ -54,13 +54,17 @@ def run(options: Options) -> int:
     if options.print_config:
         print(show(settings))
         return Exit.CLEAN
-    book = _rulebook(settings, options)
+    book, refused = _rulebook(settings, options)
     if options.check_config:
+        if refused:
+            raise RuleError("\n".join(refused))
         for table in settings.unused:
             print(f"specwatch: [{table}] is accepted and does nothing in this version", file=sys.stderr)
         print(f"{settings.path or 'defaults'}: {len(settings.servers)} servers, {len(book.rules)} rules: fine")
         return Exit.CLEAN
     say = logger()
+    for text in refused:
+        say("error", "rule_refused", because=text, says="the other rules go on")
     watch = settings.watch
     store = Store(
         state_directory(settings),
@@ -90,8 +94,8 @@ def _settings(options: Options) -> Settings:
     return settings
 
 
-def _rulebook(settings: Settings, options: Options) -> Rulebook:
-    """The rules. Raises RuleError for a broken one: a daemon must not start, or reload, with half of its rules."""
+def _rulebook(settings: Settings, options: Options) -> tuple[Rulebook, tuple[str, ...]]:
+    """The rules that hold, and what is wrong with those that do not: one bad rule must not blind the rest."""
     from specwatch.rulebook.book import load_directories
 
     folders = [Path(folder) for folder in settings.watch.rules]
@@ -102,17 +106,20 @@ def _rulebook(settings: Settings, options: Options) -> Rulebook:
             for path in (folder, *sorted(folder.glob("*.toml"))):
                 refuse_writable(path)
     loaded = load_directories(folders)
-    if loaded.refused:
-        raise RuleError("\n".join(loaded.refused))
+    refused = list(loaded.refused)
+    if not loaded.book.rules:
+        raise RuleError("\n".join((*refused, "no rule could be loaded")))
+    book = loaded.book
     if folders:
         from specwatch.proof import unproved
         from specwatch.rulebook.book import bundled_directory
 
         foreign = [rule for rule in loaded.book.rules.values() if rule.path.parent != bundled_directory()]
         broken = unproved(foreign, loaded.book, None)
+        refused += [line for complaints in broken.values() for line in complaints]
         if broken:
-            raise RuleError("\n".join(line for complaints in broken.values() for line in complaints))
-    return loaded.book
+            book = Rulebook(rule for rule in book.rules.values() if rule.id not in broken)
+    return book, tuple(refused)
 
 
 def logger() -> Say:
@@ -206,7 +213,10 @@ def _reload(options: Options, daemon: Daemon, say: Say) -> None:
     reloading()
     try:
         settings = _settings(options)
-        daemon.configure(settings, _rulebook(settings, options))
+        book, refused = _rulebook(settings, options)
+        if refused:
+            raise RuleError("\n".join(refused))
+        daemon.configure(settings, book)
         say("info", "configuration_reloaded", servers=len(settings.servers))
     except SpecwatchError as error:
         say("error", "configuration_refused", because=str(error), says="the old one stays")

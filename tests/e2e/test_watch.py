@@ -109,6 +109,23 @@ def test_the_configuration_is_checked_and_shown(specwatch: Run, tmp_path: Path) 
     assert f"{config}:2: [server] nmae: is not known; did you mean name?" in done.stderr
 
 
+def test_a_broken_rule_does_not_keep_the_others_from_watching(
+    specwatch: Run, examples: Path, state: list[str], tmp_path: Path
+) -> None:
+    (rules := tmp_path / "rules").mkdir(mode=0o755)
+    (rules / "x.toml").write_text("nonsense = 1\n")
+    (rules / "x.toml").chmod(0o644)
+    config = tmp_path / "specwatch.toml"
+    config.write_text(f'[[server]]\nname = "a"\nlogs = ["{examples / "server.log"}"]\n[watch]\nrules = ["{rules}"]\n')
+    config.chmod(0o644)
+    done = specwatch("watch", "--once", *state, "--config", config)
+    assert done.returncode == 1, done.stderr
+    events = [json.loads(line) for line in done.stderr.strip().split("\n")]
+    (refused,) = (event for event in events if event["event"] == "rule_refused")
+    assert "x.toml" in refused["because"]
+    assert "finding_raised" in {event["event"] for event in events}
+
+
 def test_broken_rules_are_refused(specwatch: Run, tmp_path: Path) -> None:
     (rules := tmp_path / "rules").mkdir(mode=0o755)
     (rules / "x.toml").write_text("nonsense = 1\n")
