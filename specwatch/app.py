@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -85,13 +86,17 @@ def app() -> None:
 
 def _finish(run: Callable[[], int]) -> NoReturn:
     """Run a command, turn what it raises into the contract's exit codes, and end."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - lives as long as we do
     try:
         code = int(run())
         sys.stdout.flush()
     except SpecwatchError as error:
         # nothing is ever half printed: what was found before is out already
-        for line in str(error).split("\n"):
-            print(f"specwatch: {line}", file=sys.stderr)
+        from specwatch.commands.common import say
+
+        say(str(error))
         code = Exit.UNREADABLE if isinstance(error, (SourceError, ModelError)) else Exit.USAGE
     except BrokenPipeError:
         # the reader of our output went away; keep the interpreter from complaining when it closes stdout
@@ -99,6 +104,12 @@ def _finish(run: Callable[[], int]) -> NoReturn:
         code = 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
+            raise
+        print(f"specwatch: the answer could not be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.UNREADABLE
     sys.exit(code)
 
 

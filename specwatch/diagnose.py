@@ -20,7 +20,7 @@ from specwatch.domain import (
     Status,
     Verdict,
 )
-from specwatch.errors import ModelError
+from specwatch.errors import LaunchError, ModelError
 from specwatch.fixes import FIXES, Proposal, Request
 from specwatch.launch.server_args import merge
 from specwatch.log.candidates import is_denied_by_clock_or_label
@@ -257,8 +257,8 @@ def repair(
                 why=reference.why,
             )
             proposals = tuple(FIXES[reference.use](ask))
-        except ModelError:
-            continue  # the files that the repair needs cannot be read: it has nothing to offer
+        except (ModelError, LaunchError):
+            continue  # files that the repair needs cannot be read, or this release has no such flag: nothing to offer
         for proposal in proposals:
             fix = recheck(rule, reference, proposal, verdict, models, old)
             if fix is not None and not any(fix.changes == other.changes for other in fixes):

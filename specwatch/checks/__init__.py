@@ -6,6 +6,7 @@ Each takes (launch, models) and answers with a Verdict; `CHECKS` holds them in t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from specwatch.checks import (
     adjustments,
@@ -84,8 +85,19 @@ CHECKS: Mapping[str, Check] = {check.name: check for check in IN_ORDER}
 
 
 def examine(launch: Launch, models: Models) -> tuple[Verdict, ...]:
-    """All verdicts on a launch, in the order in which SGLang would come to them."""
-    return tuple(check(launch, models) for check in IN_ORDER)
+    """All verdicts on a launch, in the order in which SGLang would come to them.
+
+    Where the arguments themselves cannot be known (a `--config` file that is not here), nothing that hangs on them is
+    proved: a flag that seems to be missing may stand in the file.
+    """
+    verdicts = tuple(check(launch, models) for check in IN_ORDER)
+    arguments_unknown = next((v for v in verdicts[: len(parsing.CHECKS)] if v.status is Status.UNKNOWN), None)
+    if arguments_unknown is None:
+        return verdicts
+    because = f"the arguments are not all known: {arguments_unknown.because}"
+    return tuple(
+        replace(v, status=Status.UNKNOWN, because=because) if v.status is Status.BROKEN else v for v in verdicts
+    )
 
 
 def refusal(verdicts: Iterable[Verdict]) -> Verdict | None:

@@ -35,6 +35,16 @@ def _draft(subject: Subject) -> Answer | None:
     return Answer(evidence=(size_of_vocabulary("draft_config", "draft", draft),))
 
 
+def _tokenizer(subject: Subject) -> Answer | None:
+    """A tokenizer from elsewhere must be there; what is in it, only checks that need it look at."""
+    own = subject.launch.text_value("tokenizer_path")
+    if own is None or own == subject.target_path or subject.launch.is_set("skip_tokenizer_init"):
+        return None
+    if subject.models.exists(own):
+        return Answer()
+    return Answer(unknown=f"--tokenizer-path {own} is not on this machine")
+
+
 CHECKS = (
     Check(
         name="target_config",
@@ -47,5 +57,11 @@ CHECKS = (
         phase=Phase.ARGUMENTS,
         mirrors="srt/arg_groups/speculative_hook.py: _resolve_speculative_algorithm_alias",
         run=_draft,
+    ),
+    Check(
+        name="tokenizer_folder",
+        phase=Phase.ARGUMENTS,
+        mirrors="srt/utils/hf_transformers/tokenizer.py: get_tokenizer",
+        run=_tokenizer,
     ),
 )

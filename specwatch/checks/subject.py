@@ -79,6 +79,8 @@ class Subject:
 
     def target(self) -> ModelConfig:
         """The target's configuration."""
+        if self.launch.value("model_path") is None:
+            raise ModelError("the launch names no model")
         return self.models.config(
             self.target_path,
             overrides=self.overrides(),

@@ -19,7 +19,9 @@ SITE_RULES = Path("/etc/specwatch/rules.d")
 
 def say(message: str) -> None:
     """A message that is no finding: on stderr, each line marked as ours."""
-    for line in message.split("\n"):
+    from specwatch.report.text import clean
+
+    for line in clean(message).split("\n"):
         print(f"specwatch: {line}", file=sys.stderr)
 
 

@@ -84,7 +84,7 @@ def run(options: Options) -> Exit:
         sources.append(SourceRead(path=name_of(got.path), bytes=got.bytes, lines=got.lines, runs=got.runs))
     findings = merge(folded)
     shown = findings if options.show_all else tuple(f for f in findings if _worth_showing(f))
-    _print(options.format, findings, shown, sources)
+    _print(options.format, findings, shown, sources, complete)
     if not complete:
         return Exit.UNREADABLE
     return Exit.FINDINGS if any(_worth_showing(finding) for finding in findings) else Exit.CLEAN
@@ -98,16 +98,31 @@ def _launch(options: Options) -> Launch | None:
         return None
     from specwatch.checks.parsing import reader
     from specwatch.launch.command import parse
-    from specwatch.launch.flags import table
 
+    given = "--target" if target else "--launch"
     try:
         launch = parse(command, options.sglang, read_file=reader(options.models))
     except LaunchError as error:
-        if error.refusal is None and table(options.sglang).certain:
-            raise
-        say(f"{'--target' if target else '--launch'}: {error}")
-        launch = parse(command, options.sglang, read_file=reader(options.models), lenient=True)
+        try:
+            launch = parse(command, options.sglang, read_file=reader(options.models), lenient=True)
+        except LaunchError:
+            if not _is_launch(command, options.sglang):
+                raise error from None
+            say(f"{given}: {error}; the log's own record is used instead")
+            return None
+        say(f"{given}: {error}")
     return replace(launch, env={**target.env, **launch.env}) if target else launch
+
+
+def _is_launch(command: str | tuple[str, ...], release: str) -> bool:
+    """Whether a command is a launch of SGLang whose `--config` file only cannot be read from here."""
+    from specwatch.launch.command import parse
+
+    try:
+        parse(command, release, read_file=lambda _: "{}", lenient=True)
+    except LaunchError:
+        return False
+    return True
 
 
 def _expanded(options: Options) -> tuple[list[str], bool]:
@@ -125,21 +140,18 @@ def _expanded(options: Options) -> tuple[list[str], bool]:
 
 def _read(path: str, options: Options, book: Rulebook, launch: Launch | None, cores: int) -> Outcome:
     stats = Stats()
-    runs = 0
     failed = ""
 
     def findings() -> Iterator[Finding]:
-        nonlocal runs, failed
+        nonlocal failed
         try:
             found = incidents(path, stats, book.role_of, cores=cores)
-            for finding in conclusions(found, book, lambda: options.models, launch, options.sglang):
-                runs = max(runs, finding.incident.run if finding.incident else 0)
-                yield finding
+            yield from conclusions(found, book, lambda: options.models, launch, options.sglang)
         except SourceError as error:
             failed = str(error)
 
     folded = fold(findings())
-    return Outcome(path=path, findings=folded, bytes=stats.bytes, lines=stats.lines, runs=runs, failed=failed)
+    return Outcome(path=path, findings=folded, bytes=stats.bytes, lines=stats.lines, runs=stats.runs, failed=failed)
 
 
 def _worth_showing(finding: Finding) -> bool:
@@ -150,7 +162,11 @@ def _worth_showing(finding: Finding) -> bool:
 
 
 def _print(
-    kind: Format, findings: tuple[Finding, ...], shown: tuple[Finding, ...], sources: Sequence[SourceRead]
+    kind: Format,
+    findings: tuple[Finding, ...],
+    shown: tuple[Finding, ...],
+    sources: Sequence[SourceRead],
+    complete: bool,
 ) -> None:
     if kind is Format.JSON:
         from specwatch.report.as_json import document, dumps
@@ -167,5 +183,5 @@ def _print(
         print_lines(text.lines(shown, width()))
         if shown:
             print()
-        if sources:
+        if any(source.lines for source in sources) or complete:
             say(text.summary(findings, len(shown), sources))

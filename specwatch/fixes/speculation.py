@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from specwatch.domain import Applicability, Change
+from specwatch.domain import Applicability, Change, Launch
 from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting
 
@@ -20,8 +20,22 @@ def drop_speculation(ask: Request) -> Iterator[Proposal]:
         yield Proposal(changes=unknown, why=f"{why}; take all --speculative-* flags with it")
         return
     changes = removal(launch, PREFIX)
-    if changes:
-        yield edited(launch, changes, why)
+    if not changes:
+        return
+    if _is_lossy(launch):
+        why = "same model, slower; the accept thresholds below 1 that change its outputs go as well"
+        yield edited(launch, changes, why, ceiling=Applicability.REVIEW)
+        return
+    yield edited(launch, changes, why)
+
+
+def _is_lossy(launch: Launch) -> bool:
+    """Whether the launch accepts drafts that the target would not have written.
+
+    Mirrors srt/speculative/eagle_utils.py, where thresholds below 1 loosen the verification.
+    """
+    values = (launch.value(f"speculative_accept_threshold_{kind}", 1.0) for kind in ("single", "acc"))
+    return any(isinstance(value, (int, float)) and value != 1.0 for value in values)
 
 
 def fitting_algorithm(ask: Request) -> Iterator[Proposal]:

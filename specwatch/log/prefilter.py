@@ -127,6 +127,7 @@ class Skimmer:
         for line in self._framer.flush():
             yield from self._assembler.feed(line)
         yield from self._assembler.flush()
+        self._stats.runs = self._assembler.runs
 
     def _quiet(self) -> Quiet | None:
         level = self._framer.quiet()

@@ -193,10 +193,11 @@ class LocalModels:
         """The text of a small file that the launch names; see `base.Models.text`."""
 
         def load() -> str:
-            host = self._maps.to_host(path) if path.startswith("/") else Path(path)
-            content = reading.read(host) if host is not None else None
+            # a path that no map reaches may still be this host's own
+            mapped = self._maps.to_host(path) if path.startswith("/") else None
+            content = reading.read(mapped if mapped is not None else Path(path))
             if content is None:
-                raise ModelError(f"{path}: no such file on this machine, and the launch takes arguments from it")
+                raise ModelError("no such file on this machine")
             try:
                 return content.decode("utf-8")
             except UnicodeDecodeError as error:

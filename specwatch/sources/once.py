@@ -38,10 +38,11 @@ class Raw(NamedTuple):
 
 @dataclass(slots=True)
 class Stats:
-    """What was read of a source so far, in decompressed bytes and in lines."""
+    """What was read of a source so far: decompressed bytes, lines, and start-ups of a server once it was read."""
 
     bytes: int = 0
     lines: int = 0
+    runs: int = 0
 
 
 def read(path: str, stats: Stats | None = None) -> Iterator[Raw]:

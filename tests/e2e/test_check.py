@@ -125,6 +125,22 @@ def test_what_sglang_only_warns_of_is_a_note(specwatch: Run, mapped: list[str]) 
     assert "--cuda-graph-backend-decode=disabled" in done.stdout
 
 
+def test_nothing_is_proved_where_the_arguments_are_not_known(specwatch: Run, mapped: list[str], tmp_path: Path) -> None:
+    launch = ["python", "-m", "sglang.launch_server", "--speculative-algorithm", "DFLASH", "--config"]
+    done = specwatch("check", *mapped, "--format", "json", "--", *launch, "/nowhere/at.yaml")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["findings"] == []
+    assert "/nowhere/at.yaml" in done.stdout
+    (tmp_path / "good.yaml").write_text("model-path: /models/atlas-8b\n")
+    done = specwatch("check", *mapped, "--format", "json", "--", *launch, tmp_path / "good.yaml")
+    assert [finding["rule"] for finding in json.loads(done.stdout)["findings"]] == ["dflash-without-draft"]
+
+
+def test_a_tokenizer_that_is_not_here_is_unknown(specwatch: Run, mapped: list[str]) -> None:
+    done = specwatch("check", *mapped, "--", "sglang", "serve", "/models/atlas-8b", "--tokenizer-path", "/nowhere/t")
+    assert "could not tell (tokenizer_folder): --tokenizer-path /nowhere/t" in done.stdout
+
+
 def test_nothing_to_check(specwatch: Run) -> None:
     done = specwatch("check")
     assert done.returncode == 2

@@ -365,6 +365,44 @@ def test_a_closed_pipe_ends_quietly(examples: Path) -> None:
     assert done.returncode in (0, 141)
 
 
+@pytest.mark.parametrize("kind", ["text", "json", "markdown"])
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">/dev/full", "<&-"])
+def test_closed_and_full_streams_end_quietly(examples: Path, kind: str, closing: str) -> None:
+    command = f"{sys.executable} -m specwatch.cli diagnose server.log --format {kind} {closing}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=examples)
+    assert "Traceback" not in done.stderr + done.stdout
+    assert done.returncode == (3 if "full" in closing else 1)
+    healthy = subprocess.run(
+        ["bash", "-c", f"echo fine | {sys.executable} -m specwatch.cli diagnose - --format {kind} >&-"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert healthy.returncode == 0
+
+
+def test_control_characters_of_arguments_are_shown(specwatch: Run) -> None:
+    assert "no\\x1b[31msuch" in specwatch("diagnose", "no\x1b[31msuch").stderr
+
+
+def test_an_unreadable_config_file_does_not_lose_the_log(specwatch: Run, examples: Path, mapped: list[str]) -> None:
+    launch = "python -m sglang.launch_server --model-path /models/atlas-8b --config /nowhere/prod.yaml"
+    done = specwatch("diagnose", examples / "server.log", *mapped, "--format", "json", "--launch", launch)
+    assert done.returncode == 1, done.stderr
+    assert "/nowhere/prod.yaml" in done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["verdict"]["status"] == "broken"
+    assert all(fix["applicability"] != "safe" for fix in finding["fixes"])
+
+
+def test_start_ups_are_counted(specwatch: Run, examples: Path, tmp_path: Path) -> None:
+    log = tmp_path / "twice.log"
+    log.write_bytes((examples / "server.log").read_bytes() * 2)
+    for path, runs in ((examples / "server.log", 1), (log, 2)):
+        answer = json.loads(specwatch("diagnose", path, "--format", "json").stdout)
+        assert answer["sources"][0]["runs"] == runs
+
+
 def test_completion_is_installed(specwatch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/fish")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

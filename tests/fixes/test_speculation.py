@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specwatch.domain import Status, Verdict
+from specwatch.domain import Applicability, Status, Verdict
 from specwatch.fixes import FIXES, Edit, Request
 from specwatch.launch.command import parse
 from specwatch.models.memory import MemoryModels
@@ -36,6 +36,15 @@ def test_every_speculative_flag_goes_and_nothing_else(typed: str, left: str) -> 
     assert proposal.launch
     assert proposal.launch.text == left
     assert all(change.op == "remove" and change.name.startswith("--speculative-") for change in proposal.changes)
+
+
+@pytest.mark.parametrize(("value", "level"), [("0.5", Applicability.REVIEW), ("1.0", Applicability.SAFE)])
+@pytest.mark.parametrize("kind", ["single", "acc"])
+def test_thresholds_below_one_change_the_outputs(kind: str, value: str, level: Applicability) -> None:
+    text = f"sglang serve m --speculative-algorithm EAGLE --speculative-accept-threshold-{kind} {value}"
+    ask = Request(launch=parse(text, "0.5.23"), verdict=NOTHING, models=MemoryModels({}))
+    (proposal,) = FIXES["drop-speculation"](ask)
+    assert proposal.ceiling is level
 
 
 def test_nothing_to_drop() -> None:
