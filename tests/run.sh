@@ -16,6 +16,11 @@ fi
 .venv/bin/mypy
 .venv/bin/python -m pytest -n auto "$@"
 
+# against the real SGLang, where one is at hand: a command that answers cases (see tools/compare_real.py)
+if [ -n "${SPECWATCH_REAL_SGLANG:-}" ]; then
+  .venv/bin/python tools/compare_real.py --seed 7 --cases 100 --real "$SPECWATCH_REAL_SGLANG"
+fi
+
 # the wheel, installed where nothing of the checkout can be seen
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

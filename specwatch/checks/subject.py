@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from specwatch.domain import NOTHING, Evidence, Launch, Phase, Status, Value, Verdict
 from specwatch.errors import ModelError
+from specwatch.launch.unfilled import Unfilled, guarded
 from specwatch.models.base import ModelConfig, Models, Tokenizer
 
 OVERRIDE = "--json-model-override-args"
@@ -186,7 +187,9 @@ class Check:
     def __call__(self, launch: Launch, models: Models) -> Verdict:
         """The verdict on a launch. Never raises for what a model folder or an argument holds."""
         try:
-            answer = self.run(Subject(launch, models))
+            answer = self.run(Subject(guarded(launch), models))
+        except Unfilled as error:
+            answer = Answer(unknown=str(error))
         except Unreadable as error:
             answer = broken("unreadable-override", error.exception, error.message, flag=OVERRIDE)
         except ModelError as error:

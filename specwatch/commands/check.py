@@ -120,7 +120,7 @@ def _print(kind: str, checked: Sequence[Checked]) -> None:
         from specwatch.report import markdown
 
         for one in checked:
-            print(f"# {one.name}\n")
+            print(f"# {text.clean(one.name)}\n")
             for line in markdown.lines(one.findings):
                 print(line)
     elif kind == "github":
@@ -133,7 +133,7 @@ def _print(kind: str, checked: Sequence[Checked]) -> None:
 def _print_text(checked: Sequence[Checked]) -> None:
     for one in checked:
         if len(checked) > 1:
-            print_lines([(text.Piece(f"{one.name}: {_word(one)}", "strong"),)])
+            print_lines([(text.Piece(f"{text.clean(one.name)}: {_word(one)}", "strong"),)])
         print_lines(text.lines(one.findings, width()))
         for verdict in one.unknown:
             print_lines(text.could_not_tell(verdict, width()))
@@ -155,11 +155,14 @@ def _word(one: Checked) -> str:
 def _annotations(checked: Sequence[Checked]) -> Iterator[str]:
     """GitHub's workflow commands: one line a problem, on the file that holds the launch."""
 
+    from specwatch.report import redact
+
     def escaped(value: str) -> str:
-        return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        return redact.text(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
     for one in checked:
         file = one.name.partition(":")[2].partition("#")[0] or one.name
+        file = escaped(file).replace(",", "%2C").replace(":", "%3A")
         for finding in one.findings:
             title = escaped(f"{finding.rule or 'specwatch'}: {finding.title}").replace(",", "%2C").replace(":", "%3A")
             level = SEVERITY_OF_GITHUB[finding.severity]

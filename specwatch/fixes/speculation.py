@@ -21,6 +21,10 @@ def drop_speculation(ask: Request) -> Iterator[Proposal]:
         return
     changes = removal(launch, PREFIX)
     if not changes:
+        if "--config" in launch.argv and launch.text_value("speculative_algorithm"):
+            unseen = (Change(op="remove", name="--speculative-algorithm"),)
+            because = "the --speculative-* values come from the file of --config: take them out there"
+            yield Proposal(changes=unseen, why=why, ceiling=Applicability.MANUAL, because=because)
         return
     if _is_lossy(launch):
         why = "same model, slower; the accept thresholds below 1 that change its outputs go as well"

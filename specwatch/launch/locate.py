@@ -149,7 +149,7 @@ def _line(text: str, located: Located) -> int:
     return text.count("\n", 0, located.levels[0].command.args[0].word.start) + 1
 
 
-def _folded(text: str) -> bool:
+def is_folded(text: str) -> bool:
     """Whether the text is a folded YAML string: flags at the start of lines, and no continuation anywhere."""
     lines = text.strip().split("\n")
     if len(lines) < 2 or any(line.rstrip("\r").endswith("\\") for line in lines):
@@ -235,7 +235,7 @@ def _is_assignment(text: str, word: Word) -> bool:
 def _commands(text: str, variables: dict[str, str]) -> Iterator[Command]:
     reader = _Reader(text, variables)
     lexer = Lexer(text, variables)
-    folded = _folded(text)
+    folded = is_folded(text)
     tokens: list[Token] = []
     redirected: set[int] = set()
     count = 0
@@ -244,7 +244,7 @@ def _commands(text: str, variables: dict[str, str]) -> Iterator[Command]:
         if count > MAX_TOKENS:
             raise LaunchError(f"the launch command has more than {MAX_TOKENS} words; give the command alone")
         if isinstance(token, Operator) and not token.redirects:
-            if folded and token.text == "\n" and tokens and _continues(text, token, tokens[-1]):
+            if folded and token.text == "\n" and tokens and continues(text, token, tokens[-1]):
                 continue
             if tokens and (command := reader.finish(tokens, redirected)) is not None:
                 yield command
@@ -257,7 +257,8 @@ def _commands(text: str, variables: dict[str, str]) -> Iterator[Command]:
         yield command
 
 
-def _continues(text: str, newline: Operator, before: Token) -> bool:
+def continues(text: str, newline: Operator, before: Token) -> bool:
+    """Whether a folded YAML string goes on behind a newline: with a flag, or with the value of one."""
     return _FLAG_AHEAD.match(text, newline.end) is not None or (
         isinstance(before, Word) and before.value.startswith("-")
     )

@@ -52,6 +52,7 @@ class Block:
     lines: list[LogLine] = field(default_factory=list)
     complete: bool = False
     interrupted: int = 0
+    passed: int = 0
     _text: int = 0
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from specwatch.domain import Frame, LogLine
 from specwatch.log.clock import SKEW
+from specwatch.log.streams import stream_of
 
 GRACE = 3.0
 """Seconds for which others may go on answering after a real crash: other ranks, answers on their way out."""
@@ -48,6 +49,8 @@ class Candidate:
     `clock` is its own clock or, once that has come, the next one below it; `before` the trusted clock above it, both in
     seconds. `same` is what makes a repetition of it, the error itself unless something else says so.
     `scheduler`: a scheduler wrote it about itself, so that a later batch of the same rank denies it.
+    `starting`: it came from one of several servers' start-ups of which not all are ready, so that the others' signs of
+    life do not deny it.
     `outlived` is the sentence that denies it, `final` says that no later line may take that back.
     """
 
@@ -65,6 +68,7 @@ class Candidate:
     hard_watchdog: bool = False
     complete: bool = True
     in_main: bool = False
+    starting: bool = False
     lives: int = 0
     echoes: int = 0
     outlived: str = ""
@@ -78,6 +82,11 @@ class Candidate:
         if not self._key:
             self._key = f"{self.weight} {_NUMBERS.sub('0', (self.same or self.error)[:4000])}"
         return self._key
+
+    @property
+    def stream(self) -> tuple[str, ...]:
+        """What tells its process tree from the others of the log."""
+        return stream_of(self.root)
 
     def repeats(self, known: Candidate) -> bool:
         """Whether this is an earlier candidate once more, or the same failure of another rank."""
@@ -108,7 +117,7 @@ class Candidate:
 
     def saw_life(self, line: LogLine, now: float | None, *, batch: bool) -> None:
         """A batch or an answer follows: can the process that the block declares dead have written it?"""
-        if self.outlived:
+        if self.outlived or self.starting or (line.ranks != self.root.ranks and stream_of(line) != self.stream):
             return
         if batch and self.scheduler and line.ranks == self.root.ranks:
             self.outlived = f"{SERVED}: the same scheduler runs batches afterwards (line {line.number})"
@@ -131,7 +140,7 @@ class Candidate:
 
     def saw_orderly_end(self, line: LogLine) -> None:
         """The server ends in order: a crashed one could not."""
-        if not self.outlived:
+        if not self.outlived and not self.starting and stream_of(line) == self.stream:
             self.outlived = f"{STOPPED} afterwards (line {line.number})"
 
     def saw_death(self, now: float | None) -> bool:

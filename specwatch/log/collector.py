@@ -13,12 +13,12 @@ from specwatch.log import echoes, traceback
 from specwatch.log.blocks import Block, Kind
 from specwatch.log.candidates import GRACE, Candidate, Weight
 from specwatch.log.clock import seconds
+from specwatch.log.streams import stream_of, voice_of
 
 _INTERRUPTIONS = 50
 """Records after which a traceback without its exception line is not waited for any longer."""
 _BATCHES_WITHOUT_CLOCK = 5
 HIT = re.compile(r"(?P<who>[A-Z]\w*) hit an exception: Traceback \(most recent call last\):$")
-_RANK = re.compile(r"[A-Z][A-Z_]*\d+$|DisaggregationMode\.")
 
 
 class Collector:
@@ -31,8 +31,8 @@ class Collector:
 
     def continues(self, line: LogLine) -> tuple[bool, list[Block]]:
         """Gives a line without header to the block that it belongs to, if any; and the blocks that it ends."""
-        stream = _stream(line)
-        blocks = [block for block in self.open if _stream(block.head) == stream]
+        stream = voice_of(line)
+        blocks = [block for block in self.open if voice_of(block.head) == stream]
         closed = []
         for block in [block for block in blocks if not block.takes(line.text)]:
             blocks.remove(block)
@@ -50,13 +50,17 @@ class Collector:
         """A record begins: the blocks that it ends. One in the middle of its frames may go on below it.
 
         Another rank's traceback does not count as an interruption, for then both go on line by line. A batch of the
-        same scheduler, or of any some seconds later, shows that nothing more will come.
+        same scheduler, or of any some seconds later, shows that nothing more will come. So does time for a block under
+        a name that a client may have made up: it must not stay open until all signs of life have gone by.
         """
-        stream = _stream(line)
+        voice = voice_of(line)
         opens = line.text.endswith(traceback.START)
         closed = []
         for block in self.open:
-            if _stream(block.head) == stream:
+            if voice_of(block.head) != voice:
+                if stream_of(block.head) == stream_of(line) and _passed(block, line):
+                    closed.append(block)
+            else:
                 block.interrupted += not opens
                 ended = block.complete or block.kind is not Kind.EXCEPTION or block.interrupted > _INTERRUPTIONS
                 if ended or (line.text.startswith(echoes.BATCH) and _over(block, line)):
@@ -71,6 +75,15 @@ class Collector:
         if closed:
             self.open = [block for block in self.open if not any(block is other for other in closed)]
         return closed
+
+
+def _passed(block: Block, line: LogLine) -> bool:
+    """Whether so much has gone by under other names that a block will hardly go on."""
+    block.passed += 1
+    begun, now = seconds(block.head.at) if block.head.at else block.before, seconds(line.at)
+    if begun is None or now is None:
+        return block.passed > _BATCHES_WITHOUT_CLOCK
+    return now - begun >= GRACE or block.passed > _INTERRUPTIONS
 
 
 def _over(block: Block, batch: LogLine) -> bool:
@@ -113,13 +126,3 @@ def weight_of(head: str) -> Weight:
     if HIT.match(head) or head == traceback.START:
         return Weight.STRONG
     return Weight.WEAK if head.startswith("Initialization failed") else Weight.ASIDE
-
-
-def ranks_of(line: LogLine) -> tuple[str, ...]:
-    """The rank labels of a line, without what tells services or actors apart."""
-    return tuple(label for label in line.ranks if _RANK.match(label))
-
-
-def _stream(line: LogLine) -> tuple[str, ...]:
-    """What tells the services, containers or actors of one log apart."""
-    return tuple(label for label in line.ranks if not _RANK.match(label)) if line.ranks else ()

@@ -67,6 +67,9 @@ _WEAK_ERROR = re.compile(
 )
 
 
+_CANCELLED = re.compile(r"(?:[\w.]*\.)?CancelledError(?::|$)")
+
+
 @cache
 def _something() -> re.Pattern[str]:
     """All of them in one; compiled when a log turns out to be long enough."""
@@ -137,3 +140,8 @@ def is_weak_cause(text: str) -> bool:
 def is_weak_error(error: str) -> bool:
     """An exception that the failure of another process brings about."""
     return _WEAK_ERROR.match(error) is not None
+
+
+def is_cancelled(error: str) -> bool:
+    """What every task of a server that stops, or of a client that hung up, ends with: alone it says nothing."""
+    return _CANCELLED.match(error) is not None

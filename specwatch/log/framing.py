@@ -14,6 +14,7 @@ from specwatch.domain import LogLine
 from specwatch.log.prefixes import CRI, bars, header, peel
 from specwatch.log.records import Record, Records
 from specwatch.log.routine import BARE, Level
+from specwatch.log.streams import Streams
 from specwatch.sources.once import Raw
 
 _JOINED_CAP = 1024 * 1024
@@ -29,7 +30,7 @@ class Framer:
         self._records = Records()
         self._parts: dict[tuple[str, str], tuple[Raw, str]] = {}
         self._headers: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._first_identity = ""
+        self._streams = Streams()
         self._relays = False
         self._escaped = False
         self._unescaped = False
@@ -39,6 +40,7 @@ class Framer:
         text = raw.text
         if text[:2] == "[2" and "\x1b" not in text and (got := self._header(text)):
             at, ranks, message = got
+            self._streams.plain = True
             if message.startswith(_SERVES):
                 self._records.serves()
             elif message.startswith("server_args="):
@@ -46,18 +48,18 @@ class Framer:
             return [_line(raw, message, at, ranks, True)]
         if text[:1] == "{" and (record := self._records.accept(text)):
             return self._record(raw, record)
-        return self._plain(raw, text, None)
+        return self._plain(raw, text)
 
     def quiet(self) -> Level | None:
         """Up to which level plain routine lines would change nothing here; None where lines may be records."""
-        if self._parts or self._records.writes:
+        if self._parts or self._records.writes or not self._streams.plain:
             return None
         return Level.BATCHES if self._records.serving else Level.ACCESS
 
     def flush(self) -> list[LogLine]:
         """What is still held back: parts of lines whose end never came."""
         held, self._parts = self._parts, {}
-        return [line for raw, text in held.values() for line in self._plain(raw, text, None)]
+        return [line for raw, text in held.values() for line in self._plain(raw, text)]
 
     def frames(self, raws: Iterable[Raw]) -> Iterator[LogLine]:
         """The log lines of a whole source, with what is held back at its end."""
@@ -77,17 +79,18 @@ class Framer:
             self._headers[text[:end]] = found[:2]
         return found
 
-    def _record(self, raw: Raw, record: Record) -> list[LogLine]:
+    def _record(self, raw: Raw, record: Record, names: tuple[str, ...] = ()) -> list[LogLine]:
         text = record.text
         self._unescaped = self._unescaped or record.unescaped
-        held = self._parts.pop(("json", record.stream), None)
+        part = (f"json {record.name}", record.stream)
+        held = self._parts.pop(part, None)
         if held:
             raw, text = held[0], held[1] + text
         if record.more and len(text) < _JOINED_CAP:
-            self._parts["json", record.stream] = (raw, text)
+            self._parts[part] = (raw, text)
             return []
         first, *rest = text.split("\n")
-        lines = self._plain(raw, first, record.at)
+        lines = self._plain(raw, first, record.at, (*names, record.name) if record.name else names, recorded=True)
         if record.own and lines and not lines[-1].headed:
             got = lines.pop()
             lines.append(_line(raw, got.text, record.at, got.ranks, True))
@@ -99,14 +102,17 @@ class Framer:
             lines += [_line(raw, text, record.at, ranks) for text in rest]
         return lines
 
-    def _plain(self, raw: Raw, text: str, outer: str | None) -> list[LogLine]:
+    def _plain(
+        self, raw: Raw, text: str, outer: str | None = None, names: tuple[str, ...] = (), *, recorded: bool = False
+    ) -> list[LogLine]:
         if match := CRI.match(text):
             joined = self._join(raw, match, text)
             if joined is None:
                 return []
             raw, text = joined
-        line = peel(text)
-        at, identity = line.at or outer, line.identity
+        name, rest = self._streams.lead(text) if not (names or recorded) else ("", text)
+        line = peel(rest)
+        at, names = line.at or outer, (*names, *((name,) if name else ()), *line.names)
         headed = line.headed
         if line.relayed and not headed:
             # a relayed line without a header of its own may be the middle of the child's traceback
@@ -114,8 +120,9 @@ class Framer:
         self._relays = self._relays or (line.headed and line.relayed)
         if text[:1] != "{" and line.text[:1] == "{" and (record := self._records.accept(line.text)):
             record.at = record.at or at
-            return self._record(raw, record)
-        ranks = line.ranks + self._told_apart(identity)
+            return self._record(raw, record, names)
+        self._streams.saw(names, line.text, headed=headed or recorded)
+        ranks = line.ranks + self._streams.labels(names)
         if headed:
             return [_line(raw, line.text, at, ranks, True)]
         return self._bare(raw, line.text, at, ranks)
@@ -148,15 +155,6 @@ class Framer:
             got = header(rest)
             lines.append(_line(raw, got[2], got[0], got[1] + ranks, True) if got else _line(raw, rest, at, ranks))
         return lines
-
-    def _told_apart(self, identity: str) -> tuple[str, ...]:
-        """A label for a second service, container or actor in the same source; the first one needs none."""
-        if not identity or identity == self._first_identity:
-            return ()
-        if not self._first_identity:
-            self._first_identity = identity
-            return ()
-        return (identity.replace(" ", "@").replace(",@", "@"),)
 
 
 def _line(raw: Raw, text: str, at: str | None, ranks: tuple[str, ...], headed: bool = False) -> LogLine:

@@ -14,8 +14,9 @@ from specwatch.log import echoes, routine, traceback
 from specwatch.log.blocks import BAR, BREAK, USAGE_ERROR, Block, Kind
 from specwatch.log.candidates import Candidate, Weight
 from specwatch.log.clock import seconds
-from specwatch.log.collector import HIT, Collector, candidate, ranks_of, weight_of
+from specwatch.log.collector import HIT, Collector, candidate, weight_of
 from specwatch.log.runs import ENOUGH_SCHEDULERS, LED_SECONDS, Quiet
+from specwatch.log.streams import stream_of
 from specwatch.log.timeline import Timeline
 
 Known = Callable[[str], Role | None]
@@ -131,7 +132,7 @@ class Assembler:
         elif text.startswith("INFO:"):
             self._access(line)
         elif text.startswith("server_args="):
-            self._starts(text, now, line.offset)
+            self._starts(text, now, line)
         else:
             self._message(line)
         if time.before is not None:
@@ -152,7 +153,7 @@ class Assembler:
         if not run.listening and echoes.shows_listening(line.text):
             run.listening = True
         if echoes.is_progress(line.text):
-            run.saw_progress()
+            run.saw_progress(line)
         elif echoes.is_orderly_end(line.text):
             run.saw_orderly_end(line)
 
@@ -160,7 +161,7 @@ class Assembler:
         self._time.alive()
         run = self._time.run
         run.listening = True
-        if batch and run.labelled + run.unlabelled < ENOUGH_SCHEDULERS:
+        if batch and run.labels < ENOUGH_SCHEDULERS:
             run.saw_scheduler(line)
         if batch and "accept len: " in line.text and run.saw_acceptance(line.text):
             self._ask(line)
@@ -181,7 +182,7 @@ class Assembler:
         if echoes.is_orderly_end(text):
             run.saw_orderly_end(line)
         elif echoes.is_progress(text):
-            run.saw_progress()
+            run.saw_progress(line)
             run.saw_milestone(line)
             if echoes.is_schedulers(text):
                 run.saw_scheduler(line)
@@ -210,7 +211,7 @@ class Assembler:
         if echoes.notices_death(line.text):
             self._note(line, Weight.ECHO)
         if echoes.is_death(line.text):
-            self._time.run.saw_death(self._time.now if line.headed else None)
+            self._time.run.saw_death(self._time.now if line.headed else None, stream_of(line))
 
     def _ask(self, line: LogLine) -> None:
         role = self._known(line.text) if self._known is not None else None
@@ -267,17 +268,17 @@ class Assembler:
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.STRONG))
         elif text.startswith("usage: "):
             if self._time.is_over() or not self._time.run.starts:
-                self._starts("", self._time.clock.latest(line.offset), line.offset)
+                self._starts("", self._time.clock.latest(line.offset), line)
             self._blocks.open.append(self._block(Kind.USAGE, line, Weight.STRONG))
         elif text.startswith("Fatal Python error: "):
             self._blocks.open.append(self._block(Kind.FAULT, line, Weight.WEAK))
         elif text.startswith(("terminate called ", "what(): ")):
             self._blocks.open.append(self._block(Kind.TERMINATE, line, Weight.WEAK))
         elif _ANNOUNCED in text and BREAK.match(text):
-            self._starts("", self._time.clock.latest(line.offset), line.offset)
+            self._starts("", self._time.clock.latest(line.offset), line)
         elif USAGE_ERROR.match(text) and "sglang" in text.partition(":")[0] + text[:40]:
             self._note(line, Weight.STRONG)
-        elif first and traceback.is_exception(text):
+        elif first and traceback.is_exception(text) and not echoes.is_cancelled(text):
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE, complete=True))
         elif not self._single(line):
             self._ask(line)
@@ -301,10 +302,9 @@ class Assembler:
             return
         self._date(found, block.before)
         if found.in_main and not self._time.run.starts and any(old.in_main for old in self._time.run.open):
-            at = block.head.offset
-            self._starts("", self._time.clock.latest(at), at)
+            self._starts("", self._time.clock.latest(block.head.offset), block.head)
         if found.scheduler:
-            found.outlived = self._time.run.mislabelled(ranks_of(found.root))
+            found.outlived = self._time.run.mislabelled(found.root)
             found.final = bool(found.outlived)
         if not self._follows(found):
             self._time.run.add(found)
@@ -322,7 +322,9 @@ class Assembler:
         self._led = None
         if cause not in self._time.run.open:
             cause = self._time.run.add(cause)
-        cause.weight = Weight.STRONG
+        if cause.weight is not Weight.STRONG:
+            cause.weight = Weight.STRONG
+            cause.starting = cause.starting or self._time.run.is_starting(cause)
         cause.frames = found.frames
         cause.chain += (found.error, *found.chain)
         cause.ranks += [rank for rank in found.ranks if rank not in cause.ranks]
@@ -330,6 +332,6 @@ class Assembler:
         cause.keep(found.lines)
         return True
 
-    def _starts(self, text: str, now: float | None, offset: int) -> None:
+    def _starts(self, text: str, now: float | None, line: LogLine) -> None:
         self._close_all()
-        self._time.start(text, now, offset)
+        self._time.start(text, now, line.offset, stream_of(line))

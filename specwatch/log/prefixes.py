@@ -49,6 +49,16 @@ _TRANSPORTS = (
     re.compile(rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME} [\w.-]+ (?!kernel)(?P<identity>[\w.@/-]+)(?:\[\d+\])?: "),
     re.compile(rf"(?:[A-Z][a-z]{{2}} [ \d]\d {_TIME}) [\w.-]+ kernel: (?:\[ *[\d.]+\] )?"),
     re.compile(r"\[rank\d+\]: (?=\S| )"),
+    # kubectl logs --prefix; torchrun; mpirun --tag-output, whose later releases put a space behind it
+    re.compile(r"\[pod/(?P<identity>[\w.-]{1,253}/[\w.-]{1,253})\](?: |$)"),
+    re.compile(r"\[(?!rank\d)(?P<identity>[a-z][a-z_]{0,40}\d{1,5})\]:"),
+    re.compile(r"\[(?P<identity>\d+,\d+)\]<std(?:out|err|diag)>:"),
+    re.compile(r"\[(?P<identity>[A-Za-z][\w.@-]{0,120},\d+)\]<std(?:out|err|diag)>: ?"),
+    # RFC 5424: priority, clock, host, program, process, message id, structured data
+    re.compile(
+        rf"<\d{{1,3}}>1 (?:{_ISO}|-) [\w.:-]{{1,255}} (?P<identity>[\w.@/-]{{1,48}}) [\w.-]{{1,128}} \S{{1,32}} "
+        r"(?:-|(?:\[[^\]\n]{0,2000}\])+)(?: (?:\ufeff)?|$)"
+    ),
 )
 _SYSLOG_ISO = re.compile(r"[\w.-]+ (?P<identity>[\w.@/-]+)\[\d+\]: ")
 
@@ -65,14 +75,17 @@ _LEAK = "See https://nanobind.readthedocs.io/"
 
 @dataclass(slots=True, kw_only=True)
 class Peeled:
-    """A line without its prefixes. `headed`: it has a header of its own. `relayed`: a parent program logged it."""
+    """A line without its prefixes. `headed`: it has a header of its own. `relayed`: a parent program logged it.
+
+    `names`: what shippers told the services, pods, actors or units of the log apart by, the outermost first.
+    """
 
     text: str
     at: str | None = None
     ranks: tuple[str, ...] = ()
     headed: bool = False
     relayed: bool = False
-    identity: str = ""
+    names: tuple[str, ...] = ()
 
 
 def peel(text: str) -> Peeled:
@@ -147,9 +160,9 @@ def _transport(line: Peeled) -> bool:
             line.at = groups.get("at") or line.at
             line.text = text[match.end() :]
             if identity := groups.get("identity"):
-                line.identity = f"{line.identity} {identity}".strip()
+                line.names = (*line.names, identity)
                 line.text = _REPEATED.sub("", line.text) if identity.startswith("pid=") else line.text
             elif groups.get("at") and (host := _SYSLOG_ISO.match(line.text)) and host["identity"] != "kernel":
-                line.identity, line.text = host["identity"], line.text[host.end() :]
+                line.names, line.text = (*line.names, host["identity"]), line.text[host.end() :]
             return True
     return False

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from specwatch.domain import Value
 
 _MESSAGE = ("message", "msg", "log", "MESSAGE", "text")
-_CLOCK = ("asctime", "timestamp", "time", "@timestamp", "ts", "datetime")
+_CLOCK = ("asctime", "timestamp", "time", "@timestamp", "ts", "datetime", "date")
 _LEVEL = ("levelname", "level", "severity", "lvl", "log.level")
 _TRACE = ("exc_info", "exception", "stack_trace", "stack", "traceback")
 _NAIVE = re.compile(
@@ -22,6 +22,8 @@ _NAIVE = re.compile(
     r'(?:"\w{1,20}": (?:"[^"]{0,200}"|\d+), ){0,6}"(?:message|msg)": "(?P<text>.*)'
 )
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+_DOCKERS = {"log", "stream", "time", "attrs"}
+"""All that a line of Docker's json-file driver may hold; shippers add fields and drop the newline."""
 _LONGEST = 1024 * 1024
 
 
@@ -30,7 +32,8 @@ class Record:
     """A JSON line: its message, and whether the program itself wrote it (`own`) or a transport wrapped a plain line.
 
     `more` says that a runtime split the line and that the rest follows. `trace` is a traceback kept beside the message.
-    `unescaped`: the formatter only pasted the message in, which may end some lines below.
+    `unescaped`: the formatter only pasted the message in, which may end some lines below. `name`: the unit, pod or
+    container that a transport says it came from.
     """
 
     text: str
@@ -40,6 +43,7 @@ class Record:
     trace: str = ""
     stream: str = ""
     unescaped: bool = False
+    name: str = ""
 
 
 def record(line: str) -> Record | None:
@@ -64,15 +68,32 @@ def _read(fields: dict[str, Value]) -> Record | None:
         return None
     stream, level = fields.get("stream"), any(key in fields for key in _LEVEL)
     clock = next((fields[key] for key in _CLOCK if key in fields), None)
-    if key == "log" and stream in ("stdout", "stderr"):  # Docker's json-file driver
-        return Record(text=text.removesuffix("\n"), at=_clock(clock), more=not text.endswith("\n"), stream=str(stream))
+    name = _name(fields)
+    if key == "log" and (stream in ("stdout", "stderr") or isinstance(fields.get("kubernetes"), dict)):
+        docker = "time" in fields and fields.keys() <= _DOCKERS
+        more = not text.endswith("\n") if docker else fields.get("logtag", fields.get("_p")) == "P"
+        at = _clock(clock)
+        return Record(text=text.removesuffix("\n"), at=at, more=more, stream=str(stream or ""), name=name)
     if key == "MESSAGE":
         micros = fields.get("__REALTIME_TIMESTAMP")
-        return Record(text=text, at=_clock(micros)) if micros is not None else None
+        return Record(text=text, at=_clock(micros), name=name) if micros is not None else None
     if clock is None and not level and stream is None:
         return None
     trace = next((got for key in _TRACE if isinstance(got := fields.get(key), str)), "")
-    return Record(text=text, at=_clock(clock), own=level, trace=trace)
+    return Record(text=text, at=_clock(clock), own=level, trace=trace, name=name)
+
+
+def _name(fields: dict[str, Value]) -> str:
+    """The unit of a journal or the pod and container of a shipper; processes of one server have several ids each."""
+    pod = fields.get("kubernetes")
+    if isinstance(pod, dict):
+        told = [pod.get(key) for key in ("namespace_name", "pod_name", "container_name")]
+        return "/".join(part for part in told if isinstance(part, str) and part)
+    host = fields.get("_HOSTNAME")
+    for key in ("CONTAINER_NAME", "_SYSTEMD_USER_UNIT", "_SYSTEMD_UNIT"):
+        if isinstance(unit := fields.get(key), str) and unit:
+            return f"{host}/{unit}" if isinstance(host, str) and host else unit
+    return ""
 
 
 def _naive(line: str) -> Record | None:

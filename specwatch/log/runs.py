@@ -19,6 +19,11 @@ log of a server that listens; it can neither stop a living server from serving n
    nobody.
 4. *The server stops in order* afterwards ("Gracefully exiting", uvicorn's "Finished server process").
 
+**Several servers in one log.** Where a transport names the stream of each line (`streams.py`), only signs of life,
+stops and deaths of the same stream count. Without names: if servers of different ports or models started before any
+listened, then a crash while one of them is not ready yet is that one's, once for each, and others' signs of life do
+not deny it.
+
 What a server writes before it listens cannot be a client's. A start-up line in the log of a listening server opens a
 new run only once three seconds have gone by without a batch or an answer: no server starts faster, and a forged
 start-up must not part a forged crash from the signs of life that deny it.
@@ -31,8 +36,9 @@ from dataclasses import dataclass, field, replace
 
 from specwatch.domain import Incident, Launch, LogLine, Role
 from specwatch.errors import LaunchError
-from specwatch.log.candidates import Candidate, Weight
+from specwatch.log.candidates import SERVED, Candidate, Weight
 from specwatch.log.routine import Level
+from specwatch.log.streams import ranks_of, stream_of
 
 MOST_CANDIDATES = 1000
 MOST_MILESTONES = 512
@@ -41,6 +47,7 @@ REFUSED_STEPS = 120
 """Decode lines in a row, and steps that they sum up, with an acceptance of 1.00 before a draft counts as useless."""
 NOTE_LEAD = 10.0
 LED_SECONDS = 1
+READY = ("INFO:     Uvicorn running on", "The server is fired up")
 ENOUGH_SCHEDULERS = 100
 """Batches after which it is known whether a run's schedulers carry rank labels."""
 
@@ -68,10 +75,15 @@ _ROUTINE = {(level, unaccepted): Quiet(level, unaccepted=unaccepted) for level i
 
 @dataclass(slots=True)
 class Start:
-    """One start-up: `text` is the server's record of its arguments, empty when it died before it wrote one."""
+    """One start-up: `text` is the server's record of its arguments, empty when it died before it wrote one.
+
+    `early`: no server of the log had listened before, so that no client can have written it.
+    """
 
     number: int
     text: str = ""
+    stream: tuple[str, ...] = ()
+    early: bool = False
     _launch: Launch | None = None
 
     def launch(self) -> Launch | None:
@@ -97,11 +109,17 @@ class Run:
     died: bool = False
     ended: bool = False
     touched: bool = False
-    labelled: int = 0
-    unlabelled: int = 0
+    labels: int = 0
     echoes: int = 0
     dropped: int = 0
     emitted: int = 0
+    ready: dict[str, int] = field(default_factory=dict)
+    """How often each of the lines came that a server writes once when it is ready."""
+    lost: int = 0
+    lost_at: float | None = None
+    """How many servers died in their start-ups, and the clock of the latest of those deaths."""
+    schedulers: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
+    """By stream: how many lines of schedulers came without a rank label, and with one."""
     unaccepted: int = 0
     """Decode lines in a row whose drafts were all refused; negative once that was said."""
     milestones: dict[tuple[tuple[str, ...], str], LogLine] = field(default_factory=dict)
@@ -113,6 +131,8 @@ class Run:
         Gives the one that now stands for it.
         """
         self.touched = True
+        if not found.outlived and found.weight >= Weight.WEAK and not found.starting:
+            found.starting = self.is_starting(found)
         for known in reversed(self.open):
             if found.repeats(known):
                 known.echoes += found.weight is not Weight.ECHO
@@ -142,10 +162,39 @@ class Run:
             candidate.saw_life(line, now, batch=batch)
         self._sweep()
 
-    def saw_progress(self) -> None:
+    def saw_progress(self, line: LogLine) -> None:
         """A start-up went on: an exception that was printed aside had been caught."""
-        self.candidates = [old for old in self.candidates if old.weight is not Weight.ASIDE]
-        self.open = [old for old in self.open if old.weight is not Weight.ASIDE]
+        if self.candidates:
+            stream = stream_of(line)
+            self.candidates, self.open = (
+                [old for old in kept if old.weight is not Weight.ASIDE or old.stream != stream]
+                for kept in (self.candidates, self.open)
+            )
+        if line.text.startswith(READY):
+            words = line.text[:20]
+            self.ready[words] = self.ready.get(words, 0) + 1
+
+    def is_starting(self, found: Candidate) -> bool:
+        """Whether one of several servers, whose starts no client can have written, may have died of it unready."""
+        servers = self._servers()
+        if servers < 2:
+            return False
+        near = self.lost_at is not None and found.clock is not None and abs(found.clock - self.lost_at) <= LED_SECONDS
+        if near:
+            return True
+        if servers - self.lost <= max(self.ready.values(), default=int(self.listening)):
+            return False
+        if found.weight is Weight.STRONG:
+            self.lost, self.lost_at = self.lost + 1, found.clock
+        return True
+
+    def _servers(self) -> int:
+        """How many different servers start in this run side by side, as far as no client can have said so."""
+        early = [start for start in self.starts if start.early and start.text]
+        if len(early) < 2:
+            return len(early)
+        launches = [launch for start in early if (launch := start.launch())]
+        return len({(launch.value("port"), launch.value("model_path")) for launch in launches})
 
     def saw_acceptance(self, text: str) -> bool:
         """A decode line of a server that speculates; True once, where drafts have been refused for long enough.
@@ -171,7 +220,7 @@ class Run:
         """What tells nothing while no candidate is open."""
         if not self.listening:
             level = Level.REQUESTS
-        elif self.labelled + self.unlabelled < ENOUGH_SCHEDULERS or self.unaccepted > 0:
+        elif self.labels < ENOUGH_SCHEDULERS or self.unaccepted > 0:
             level = Level.ACCESS
         else:
             level = Level.BATCHES
@@ -206,25 +255,28 @@ class Run:
             candidate.saw_orderly_end(line)
         self._sweep()
 
-    def saw_death(self, now: float | None) -> None:
+    def saw_death(self, now: float | None, stream: tuple[str, ...] = ()) -> None:
         """The server ended itself: the last crash that only others' answers denied holds again."""
         self.died = self.touched = True
-        crashes = [old for old in self.candidates if old.weight >= Weight.WEAK]
+        crashes = [old for old in self.candidates if old.weight >= Weight.WEAK and old.stream == stream]
         if crashes and crashes[-1] not in self.open and crashes[-1].saw_death(now):
             self.open.append(crashes[-1])
 
     def saw_scheduler(self, line: LogLine) -> None:
         """A scheduler's line shows whether this run's schedulers carry rank labels."""
-        if line.ranks:
-            self.labelled += 1
-        else:
-            self.unlabelled += 1
+        self.labels += 1
+        counts = self.schedulers.setdefault(stream_of(line), [0, 0])
+        counts[bool(ranks_of(line))] += 1
 
-    def mislabelled(self, ranks: tuple[str, ...]) -> str:
+    def mislabelled(self, line: LogLine) -> str:
         """Why a scheduler's block cannot be of this run by its label; empty when it can."""
-        if ranks and self.unlabelled >= 2 and not self.labelled:
+        ranks = ranks_of(line)
+        unlabelled, labelled = self.schedulers.get(stream_of(line), (0, 0))
+        if self._servers() > 1:
+            return ""
+        if ranks and unlabelled >= 2 and not labelled:
             return f"the label {' '.join(ranks)} of the block is none of this run, whose schedulers have no label"
-        if not ranks and self.labelled >= 2 and not self.unlabelled:
+        if not ranks and labelled >= 2 and not unlabelled:
             return "the block has no rank label, and this run's schedulers always write theirs"
         return ""
 
@@ -238,6 +290,7 @@ class Run:
 
     def take(self) -> list[Incident]:
         """The incidents of the run as far as it is known; they are not given again."""
+        self._deny_ready()
         chosen = self._standing()
         denied = [old for old in self.candidates if old.outlived and old.weight is not Weight.ASIDE]
         chosen += [old for old in denied if old.weight is not Weight.ECHO]
@@ -246,6 +299,13 @@ class Run:
         self.emitted += len(taken)
         self.echoes = self.dropped = 0
         return [self._incident(candidate) for candidate in taken]
+
+    def _deny_ready(self) -> None:
+        """Where all servers became ready in the end, none had died while it started."""
+        starting = [old for old in self.candidates if old.starting and not old.outlived]
+        if starting and max(self.ready.values(), default=0) >= sum(1 for start in self.starts if start.text):
+            for old in starting:
+                old.outlived = f"{SERVED}: all servers of the log were ready afterwards"
 
     def _standing(self) -> list[Candidate]:
         live = sorted((old for old in self.candidates if not old.outlived), key=lambda old: old.root.number)
@@ -291,7 +351,8 @@ class Run:
 
     def _likeliest(self, found: Candidate) -> list[Start]:
         """The starts that may have brought it about: those whose own values it speaks of first, then the latest."""
-        starts = [start for start in reversed(self.starts) if start.text] or self.starts[-1:]
+        own = [start for start in self.starts if start.stream == found.stream] or self.starts
+        starts = [start for start in reversed(own) if start.text] or own[-1:]
         distinct = list({start.text: start for start in reversed(starts)}.values())[::-1]
         if len(distinct) < 2:
             return distinct

@@ -23,7 +23,7 @@ class Timeline:
     runs that are over.
     """
 
-    __slots__ = ("_since_split", "_split_at", "before", "clock", "now", "ready", "run", "starts")
+    __slots__ = ("_listened", "_since_split", "_split_at", "before", "clock", "now", "ready", "run", "starts")
 
     def __init__(self) -> None:
         self.run = Run()
@@ -34,14 +34,16 @@ class Timeline:
         self.before: Run | None = None
         self._split_at: float | None = None
         self._since_split = 0
+        self._listened = False
 
-    def start(self, text: str, now: float | None, offset: int) -> None:
+    def start(self, text: str, now: float | None, offset: int, stream: tuple[str, ...] = ()) -> None:
         """A server starts at a place of the log: `text` is its record of its arguments, empty before it wrote one."""
         run = self.run
         if run.listening and self.clock.is_odd(now, offset):
             return
         over = self.is_over()
-        announced = next((start for start in run.starts if not start.text), None)
+        self._listened = self._listened or run.listening
+        announced = next((old for old in run.starts if not old.text and old.stream == stream), None)
         if text and announced is not None and not over:
             announced.text = text
             return
@@ -50,7 +52,7 @@ class Timeline:
                 self.starts = 1
             self._part(run, now, offset)
         self.starts += 1
-        self.run.starts.append(Start(self.starts, text))
+        self.run.starts.append(Start(self.starts, text, stream, early=not self._listened))
         self.run.touched = True
 
     def is_over(self) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specwatch import __version__
-from specwatch.domain import Change, Finding, Fix, Incident, Launch, Value, Verdict
+from specwatch.domain import Change, Finding, Fix, Incident, Launch, Verdict
+from specwatch.errors import SpecwatchError
 from specwatch.report import redact
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def document(sources: Iterable[SourceRead], findings: Iterable[Finding]) -> Json
     return {
         "schema": SCHEMA,
         "specwatch": __version__,
-        "sources": [{"path": s.path, "bytes": s.bytes, "lines": s.lines, "runs": s.runs} for s in sources],
+        "sources": [{"path": redact.text(s.path), "bytes": s.bytes, "lines": s.lines, "runs": s.runs} for s in sources],
         "findings": [finding_object(finding) for finding in findings],
     }
 
@@ -46,8 +48,8 @@ def check_document(checked: Iterable[tuple[str, Iterable[Finding], Iterable[Verd
     findings: list[Json] = []
     unknown: list[Json] = []
     for name, found, untold in checked:
-        findings += [{**finding_object(finding), "target": name} for finding in found]
-        unknown += [{"target": name, "check": v.check, "because": redact.text(v.because)} for v in untold]
+        findings += [{**finding_object(finding), "target": redact.text(name)} for finding in found]
+        unknown += [{"target": redact.text(name), "check": v.check, "because": redact.text(v.because)} for v in untold]
     return {"schema": SCHEMA, "specwatch": __version__, "sources": [], "findings": findings, "unknown": unknown}
 
 
@@ -62,9 +64,9 @@ def finding_object(finding: Finding) -> Json:
     return {
         "id": finding.fingerprint,
         "rule": finding.rule,
-        "title": finding.title,
+        "title": redact.text(finding.title),
         "severity": finding.severity.name.lower(),
-        "cause": finding.cause,
+        "cause": redact.text(finding.cause) if finding.cause else finding.cause,
         "says": redact.text(finding.says),
         "root": _root(finding.incident),
         "occurrences": finding.occurrences,
@@ -74,7 +76,7 @@ def finding_object(finding: Finding) -> Json:
         "echoes": finding.echoes,
         "captures": {name: redact.text(value) for name, value in finding.captures.items()},
         "verdict": _verdict(verdict),
-        "message": verdict.message,
+        "message": verdict.message if verdict.message is None else redact.text(verdict.message),
         "phase": verdict.phase.value,
         "launch": _launch(finding.launch),
         "fixes": [_fix(fix) for fix in finding.fixes],
@@ -86,7 +88,7 @@ def _root(incident: Incident | None) -> Json | None:
         return None
     root = incident.root
     return {
-        "source": root.source,
+        "source": redact.text(root.source),
         "line": root.number,
         "offset": root.offset,
         "time": root.at,
@@ -101,13 +103,15 @@ def _verdict(verdict: Verdict) -> Json:
         "status": verdict.status.value,
         "because": redact.text(verdict.because),
         "evidence": [
-            {"check": e.check, "fact": e.fact, "value": _plain(e.value), "source": e.source} for e in verdict.evidence
+            {
+                "check": e.check,
+                "fact": redact.text(e.fact),
+                "value": redact.secret(e.fact, e.value),
+                "source": redact.text(e.source),
+            }
+            for e in verdict.evidence
         ],
     }
-
-
-def _plain(value: Value) -> Value:
-    return redact.text(value) if isinstance(value, str) else value
 
 
 def _launch(launch: Launch | None) -> Json | None:
@@ -150,10 +154,15 @@ def _fix(fix: Fix) -> Json:
 
 def command(launch: Launch, width: int | None = None) -> str:
     """A launch as a shell command without its secrets, broken into lines of at most `width` columns if given."""
-    shown = redact.launch(launch)
     from specwatch.launch.command import render
 
-    return render(shown, width=width) if width else render(shown)
+    try:
+        return render(launch, width, redact.argv)
+    except (SpecwatchError, ValueError):  # a report without the nicer form of its command is still a report
+        shown = redact.launch(launch)
+        return " ".join(
+            (*(f"{name}={shlex.quote(value)}" for name, value in shown.env.items()), shlex.join(shown.argv))
+        )
 
 
 def rules_document(rules: Sequence[Json]) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from specwatch.domain import Finding, Fix, Status
+from specwatch.report import redact
 from specwatch.report.as_json import command
 from specwatch.report.text import WORDS, clean
 
@@ -33,7 +34,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"**{word}:** {_plain(reason)}"
     yield ""
     for evidence in verdict.evidence:
-        yield f"- {_plain(evidence.fact)} = {_code(str(evidence.value))} ({_code(evidence.source)})"
+        value = _code(str(redact.secret(evidence.fact, evidence.value)))
+        yield f"- {_plain(evidence.fact)} = {value} ({_code(evidence.source)})"
     if verdict.evidence:
         yield ""
     for fix in finding.fixes:

@@ -74,7 +74,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
                 yield Piece("   |  ", "quiet"), Piece(part)
     elif finding.verdict.message is not None:
         said = f"{finding.verdict.exception}: {finding.verdict.message}".rstrip(": ")
-        for part in _wrap(clean(said[:LONGEST_MESSAGE]), width - 5, ""):
+        for part in _wrap(clean(said)[:LONGEST_MESSAGE], width - 5, ""):
             yield Piece("   |  ", "quiet"), Piece(part)
     yield from _proof(finding, width)
     for number, fix in enumerate(finding.fixes, 1):
@@ -122,7 +122,7 @@ def _proof(finding: Finding, width: int) -> Iterator[Line]:
         label = "refuted" if verdict.status is Status.REFUTED else "not confirmed"
         yield from _labelled(label, clean(verdict.because or says), "unproved", width)
     for evidence in verdict.evidence:
-        text = f"{evidence.fact} = {evidence.value}   ({evidence.source})"
+        text = f"{evidence.fact} = {redact.secret(evidence.fact, evidence.value)}   ({evidence.source})"
         for part in _wrap(clean(text), width - 10, "    "):
             yield Piece("        - ", "quiet") if not part.startswith("    ") else Piece(" " * 10), Piece(part.strip())
     if verdict.status is Status.BROKEN and verdict.because:

@@ -95,7 +95,9 @@ def test_without_the_models_nothing_is_proved(specwatch: Run, examples: Path) ->
     (finding,) = json.loads(done.stdout)["findings"]
     assert finding["verdict"]["status"] == "unknown"
     assert "/models/atlas-8b" in finding["verdict"]["because"]
-    assert all(fix["applicability"] != "safe" for fix in finding["fixes"])
+    (drop,) = finding["fixes"]
+    assert (drop["id"], drop["applicability"], drop["command"]) == ("drop-speculation", "manual", None)
+    assert "the file of --config" in drop["because"]
 
 
 def test_stdin_and_gzip_say_the_same(specwatch: Run, examples: Path, mapped: list[str], tmp_path: Path) -> None:

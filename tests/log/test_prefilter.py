@@ -41,7 +41,9 @@ def slowly(path: Path) -> tuple[list[Incident], Stats]:
     stats = Stats()
     assembler = Assembler(known)
     got = [found for line in Framer(str(path)).frames(read(str(path), stats)) for found in assembler.feed(line)]
-    return got + assembler.flush(), stats
+    got += assembler.flush()
+    stats.runs = assembler.runs
+    return got, stats
 
 
 def quickly(path: Path, blocks: list[bytes], search: Search) -> tuple[list[Incident], Stats]:
@@ -87,6 +89,7 @@ MESSAGES = st.sampled_from(
         "Request 7 was aborted: client disconnected",
         "server_args={'model_path': '/models/target', 'tp_size': 1}",
         "server_args={'model_path': '/models/other', 'tp_size': 2}",
+        "server_args={'model_path': '/models/other', 'tp_size': 2, 'port': 7}",
         f"Scheduler hit an exception: Traceback (most recent call last):\n{FRAMES}ValueError: repeats\n",
         f"Error in request handler: Traceback (most recent call last):\n{FRAMES}KeyError: 'x'",
         f"Error: Traceback (most recent call last):\n{FRAMES}",
@@ -140,6 +143,13 @@ BARE_LINES = st.sampled_from(
         "\0usage: x",
         "IndexError: list index out of range",
         "INFO | x",
+        "worker-3  | [2026-05-01 10:00:09] Scheduler hit an exception: Traceback (most recent call last):",
+        "node1: [2026-05-01 10:00:09] Decode batch, #running-req: 2",
+        "0: [2026-05-01 10:00:09] server_args={'model_path': '/models/third', 'port': 3}",
+        "node1: OSError: x",
+        "[2,0]<stderr>:[2026-05-01 10:00:09] Decode batch, #running-req: 2",
+        "[default0]:KeyError: 'x'",
+        "The server is fired up and ready to roll!",
         "Traceback (most recent call last):\u2028ValueError: x",
     ]
 )

@@ -34,6 +34,16 @@ SHAPES: dict[str, Ship] = {
     "relay": relay,
     "docker": lambda line: json.dumps({"log": line + "\n", "stream": "stderr", "time": CLOCK + "Z"}),
     "journald": lambda line: json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": "1796047200000000"}),
+    "kubectl": lambda line: f"[pod/web-7f9-abc/sglang] {line}",
+    "stern": lambda line: f"web-7f9-abc sglang {line}",
+    "srun": lambda line: f" 0: {line}",
+    "mpirun": lambda line: f"[1,0]<stderr>:{line}",
+    "prterun": lambda line: f"[prterun-gpu-7-4211@1,0]<stdout>: {line}",
+    "torchrun": lambda line: f"[default0]:{line}",
+    "pdsh": lambda line: f"node1: {line}",
+    "syslog 5424": lambda line: f'<30>1 {CLOCK}Z gpu-7 sglang 4211 - [a@1 b="c"] {line}',
+    "fluent-bit": lambda line: json.dumps({"log": line, "kubernetes": {"pod_name": "web-0"}, "stream": "stderr"}),
+    "fluent-bit stdout": lambda line: json.dumps({"date": 1796047200.5, "log": line, "kubernetes": {}}),
     "vector": lambda line: json.dumps({"message": line, "timestamp": CLOCK + "Z", "host": "gpu-7"}),
 }
 
