@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from specwatch.domain import Applicability, Change, Launch, Verdict
@@ -69,7 +69,12 @@ def edited(
 ) -> Proposal:
     """The proposal with its command; without one, and with the reason, where the edit cannot be made in place."""
     try:
-        return Proposal(changes=changes, why=why, launch=edit(launch, changes), ceiling=ceiling)
+        after = edit(launch, changes)
+        # variables that stand beside the command (a unit's Environment=) are in force for the changed one as well
+        gone = {change.name for change in changes if change.op == "unset_env"}
+        beside = {k: v for k, v in launch.env.items() if k not in after.env and k not in gone}
+        after = replace(after, env={**beside, **after.env})
+        return Proposal(changes=changes, why=why, launch=after, ceiling=ceiling)
     except LaunchError as error:
         if error.refusal is not None:
             return Proposal(changes=changes, why=why, because=error.refusal, refused=True)

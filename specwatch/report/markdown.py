@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from specwatch.domain import Finding, Fix, Status
 from specwatch.report import redact
 from specwatch.report.as_json import command
-from specwatch.report.text import WORDS, clean
+from specwatch.report.text import WORDS, clean, inert
 
 
 def lines(findings: Iterable[Finding]) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _fix(fix: Fix) -> Iterator[str]:
     yield _plain(fix.why) + (f" ({_plain(fix.because)})" if fix.because else "")
     yield ""
     if fix.launch is not None:
-        yield from _fence(clean(command(fix.launch, width=100)), "sh")
+        yield from _fence(inert(command(fix.launch, width=100)), "sh")
 
 
 def _fence(text: str, language: str = "") -> Iterator[str]:

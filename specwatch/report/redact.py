@@ -50,7 +50,7 @@ _NOT_BEARER = re.compile(
 )
 
 _SHAPES = (
-    re.compile(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z])[A-Za-z0-9]{8,}+"),
+    re.compile(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z]|[a-z]{16})[A-Za-z0-9]{8,}+"),
     re.compile(r"(?<![A-Za-z0-9_])(sk-)[A-Za-z0-9_-]{12,}+"),
     re.compile(r"(?<![A-Za-z0-9])(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}+"),
     re.compile(r"(?<![A-Za-z0-9])(nvapi-|glpat-|xox[abeoprs]-|AIza)[A-Za-z0-9_-]{8,}+"),

@@ -47,7 +47,12 @@ STYLES = {
 
 def clean(text: str) -> str:
     """A text that cannot move a terminal's cursor or turn its writing around; secrets taken out."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", redact.text(text).replace("\t", "    "))
+    return inert(redact.text(text))
+
+
+def inert(text: str) -> str:
+    """The same for a command, whose words are without secrets already: as a text its quotes would not survive."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\t", "    "))
 
 
 def lines(findings: Iterable[Finding], width: int = 80) -> Iterator[Line]:
@@ -157,7 +162,7 @@ def _fix(fix: Fix, number: int, width: int) -> Iterator[Line]:
             yield Piece(f"     {sign if at == 0 else ' '}  "), Piece(part, "removed" if sign == "-" else "added")
     if fix.launch is not None:
         for part in command(fix.launch, width=width - 6).split("\n"):
-            yield Piece("      "), Piece(clean(part), "command")
+            yield Piece("      "), Piece(inert(part), "command")
 
 
 def _weaker(fix: Fix) -> str:

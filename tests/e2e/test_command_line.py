@@ -95,9 +95,7 @@ def test_without_the_models_nothing_is_proved(specwatch: Run, examples: Path) ->
     (finding,) = json.loads(done.stdout)["findings"]
     assert finding["verdict"]["status"] == "unknown"
     assert "/models/atlas-8b" in finding["verdict"]["because"]
-    (drop,) = finding["fixes"]
-    assert (drop["id"], drop["applicability"], drop["command"]) == ("drop-speculation", "manual", None)
-    assert "the file of --config" in drop["because"]
+    assert all(fix["applicability"] != "safe" for fix in finding["fixes"])
 
 
 def test_stdin_and_gzip_say_the_same(specwatch: Run, examples: Path, mapped: list[str], tmp_path: Path) -> None:
@@ -394,7 +392,9 @@ def test_an_unreadable_config_file_does_not_lose_the_log(specwatch: Run, example
     assert "/nowhere/prod.yaml" in done.stderr
     (finding,) = json.loads(done.stdout)["findings"]
     assert finding["verdict"]["status"] == "broken"
-    assert all(fix["applicability"] != "safe" for fix in finding["fixes"])
+    (drop,) = (fix for fix in finding["fixes"] if fix["id"] == "drop-speculation")
+    assert (drop["id"], drop["applicability"], drop["command"]) == ("drop-speculation", "manual", None)
+    assert "the file of --config" in drop["because"]
 
 
 def test_start_ups_are_counted(specwatch: Run, examples: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specwatch.domain import Applicability, Status, Verdict
@@ -45,6 +47,15 @@ def test_thresholds_below_one_change_the_outputs(kind: str, value: str, level: A
     ask = Request(launch=parse(text, "0.5.23"), verdict=NOTHING, models=MemoryModels({}))
     (proposal,) = FIXES["drop-speculation"](ask)
     assert proposal.ceiling is level
+
+
+def test_variables_beside_the_command_stay_in_force() -> None:
+    launch = parse("A=1 sglang serve m --speculative-algorithm NGRAM", "0.5.23")
+    launch = replace(launch, env={**launch.env, "B": "2"})
+    (proposal,) = FIXES["drop-speculation"](Request(launch=launch, verdict=NOTHING, models=MemoryModels({})))
+    assert proposal.launch
+    assert dict(proposal.launch.env) == {"A": "1", "B": "2"}
+    assert proposal.launch.text == "A=1 sglang serve m"
 
 
 def test_nothing_to_drop() -> None:
