@@ -149,11 +149,14 @@ def test_a_script(tmp_path: Path) -> None:
 
 
 def test_a_process() -> None:
-    code = "import sys; sys.stdin.read()"
+    code = "import sys; print(flush=True); sys.stdin.read()"
     argv = [sys.executable, "-c", code, "sglang.launch_server", "--model-path", "m"]
     env = {**os.environ, "SGLANG_LOG_MS": "1", "OTHER": "2"}
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, env=env) as process:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as process:
         try:
+            # the kernel fills in the command line a moment after a new program has taken over
+            assert process.stdout
+            process.stdout.readline()
             (target,) = read(f"pid:{process.pid}")
         finally:
             process.kill()
