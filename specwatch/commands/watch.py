@@ -19,6 +19,7 @@ from specwatch.config import DEFAULT_FILE, Server, Settings, State, load, refuse
 from specwatch.daemon import Daemon
 from specwatch.errors import ConfigError, RuleError, SpecwatchError
 from specwatch.notify import notify, reloading, watchdog_seconds
+from specwatch.report.text import clean
 from specwatch.rulebook.book import Rulebook
 from specwatch.sources.base import Source
 from specwatch.store import Store
@@ -140,8 +141,10 @@ def logger() -> Say:
     )
 
     def say(level: str, event: str, **fields: object) -> None:
+        # no secret and no control character of a watched log may reach ours
+        shown = {name: clean(value) if isinstance(value, str) else value for name, value in fields.items()}
         try:
-            getattr(log, level)(event, **fields)
+            getattr(log, level)(event, **shown)
         except OSError:  # nobody reads our log: the store has everything
             return
 

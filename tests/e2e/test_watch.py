@@ -109,6 +109,21 @@ def test_the_configuration_is_checked_and_shown(specwatch: Run, tmp_path: Path) 
     assert f"{config}:2: [server] nmae: is not known; did you mean name?" in done.stderr
 
 
+def test_no_secret_of_a_watched_log_reaches_ours(specwatch: Run, state: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(
+        "[2026-07-02 09:14:31] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/opt/sglang/srt/managers/scheduler.py", line 1, in run_scheduler_process\n'
+        "    raise\nFrobnicationError: HF_TOKEN=s3cr3t-Value-1234 \x1b[31mred\n\n"
+        "[2026-07-02 09:14:31] Received sigquit from a child process. It usually means the child failed.\n"
+    )
+    done = specwatch("watch", "--once", *state, "--log", log)
+    assert done.returncode == 1, done.stderr
+    listed = specwatch("findings", "export", *state).stdout + specwatch("findings", "list", *state).stdout
+    assert "s3cr3t" not in done.stderr + listed
+    assert "\x1b" not in done.stderr + listed
+
+
 def test_a_broken_rule_does_not_keep_the_others_from_watching(
     specwatch: Run, examples: Path, state: list[str], tmp_path: Path
 ) -> None:
