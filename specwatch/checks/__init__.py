@@ -39,9 +39,11 @@ from specwatch.models.base import Models
 IN_ORDER: tuple[Check, ...] = (
     *parsing.CHECKS,
     features.EARLY,
-    *configs.CHECKS,
+    configs.TARGET,
     quantization.SERVE,
     context.TARGET_CONTEXT,
+    configs.DRAFT,
+    configs.TOKENIZER,
     quantization.CHECK,
     features.MODEL_ARGUMENTS,
     features.ATTENTION,

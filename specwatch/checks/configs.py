@@ -45,23 +45,21 @@ def _tokenizer(subject: Subject) -> Answer | None:
     return Answer(unknown=f"--tokenizer-path {own} is not on this machine")
 
 
-CHECKS = (
-    Check(
-        name="target_config",
-        phase=Phase.ARGUMENTS,
-        mirrors="srt/utils/hf_transformers/config.py: get_config",
-        run=_target,
-    ),
-    Check(
-        name="draft_config",
-        phase=Phase.ARGUMENTS,
-        mirrors="srt/arg_groups/speculative_hook.py: _resolve_speculative_algorithm_alias",
-        run=_draft,
-    ),
-    Check(
-        name="tokenizer_folder",
-        phase=Phase.ARGUMENTS,
-        mirrors="srt/utils/hf_transformers/tokenizer.py: get_tokenizer",
-        run=_tokenizer,
-    ),
+TARGET = Check(
+    name="target_config",
+    phase=Phase.ARGUMENTS,
+    mirrors="srt/utils/hf_transformers/config.py: get_config",
+    run=_target,
+)
+DRAFT = Check(
+    name="draft_config",
+    phase=Phase.ARGUMENTS,
+    mirrors="srt/arg_groups/speculative_hook.py: _resolve_speculative_algorithm_alias",
+    run=_draft,
+)
+TOKENIZER = Check(
+    name="tokenizer_folder",
+    phase=Phase.ARGUMENTS,
+    mirrors="srt/utils/hf_transformers/tokenizer.py: get_tokenizer",
+    run=_tokenizer,
 )
