@@ -131,7 +131,11 @@ def _print(kind: str, checked: Sequence[Checked]) -> None:
 
 
 def _print_text(checked: Sequence[Checked]) -> None:
+    if len(checked) > 1:
+        print_lines(_table(checked))
     for one in checked:
+        if len(checked) > 1 and not (one.findings or one.unknown):
+            continue  # the table has said it
         if len(checked) > 1:
             print_lines([(text.Piece(f"{text.clean(one.name)}: {_word(one)}", "strong"),)])
         print_lines(text.lines(one.findings, width()))
@@ -144,6 +148,16 @@ def _print_text(checked: Sequence[Checked]) -> None:
     else:
         failing = sum(one.refused for one in checked)
         say(f"{len(checked)} launches, {failing} would fail")
+
+
+def _table(checked: Sequence[Checked]) -> Iterator[text.Line]:
+    """One row a launch, those that would fail first: what comes of it, how many problems, what could not be told."""
+    yield (text.Piece(f"{'launch would':22} {'problems':>8} {'untold':>6}  where", "quiet"),)
+    for one in sorted(checked, key=lambda one: (not one.refused, not one.findings)):
+        style = "error" if one.refused else "warning" if one.findings else "safe"
+        counts = f" {len(one.findings):>8} {len(one.unknown):>6}  "
+        yield text.Piece(f"{_word(one):22}", style), text.Piece(counts + text.clean(one.name))
+    yield ()
 
 
 def _word(one: Checked) -> str:

@@ -142,7 +142,8 @@ def _wrapped(text: str) -> list[str]:
 def _print_json(target: str, drafts: Sequence[Draft]) -> None:
     from specwatch.report.as_json import dumps
 
-    print(dumps({"schema": 1, "target": target, "drafts": [_row(draft) for draft in drafts]}))
+    always = [{"algorithm": "NGRAM", "flags": ["--speculative-algorithm", "NGRAM"], "because": "needs no draft model"}]
+    print(dumps({"schema": 1, "target": target, "drafts": [_row(draft) for draft in drafts], "always": always}))
 
 
 def _row(draft: Draft) -> Mapping[str, object]:

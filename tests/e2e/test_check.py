@@ -93,7 +93,11 @@ def test_a_fleet(specwatch: Run, examples: Path, mapped: list[str], tmp_path: Pa
     (tmp_path / "bad.sh").write_text((examples / "launch.sh").read_text())
     done = specwatch("check", *mapped, "--target", tmp_path)
     assert done.returncode == 1
-    assert f"script:{tmp_path}/good.sh: nothing wrong found" in done.stdout
+    table = [line.split() for line in done.stdout.split("\n\n")[0].split("\n")[1:]]
+    assert table == [
+        ["would", "fail", "1", "0", f"script:{tmp_path}/bad.sh"],
+        ["nothing", "wrong", "found", "0", "0", f"script:{tmp_path}/good.sh"],
+    ]
     assert f"script:{tmp_path}/bad.sh: would fail" in done.stdout
     assert done.stderr == "specwatch: 2 launches, 1 would fail\n"
 
@@ -152,6 +156,7 @@ def test_drafts(specwatch: Run, mapped: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     rows = {row["path"]: row for row in json.loads(done.stdout)["drafts"]}
     assert set(rows) == {"/models/atlas-0.6b", "/models/sprout-0.3b"}
+    assert json.loads(done.stdout)["always"][0]["algorithm"] == "NGRAM"
     assert rows["/models/atlas-0.6b"]["fits"]
     assert rows["/models/atlas-0.6b"]["flags"][1] == "STANDALONE"
     assert rows["/models/sprout-0.3b"]["because"] == "its vocab_size is 384, the target's 320"
