@@ -12,71 +12,62 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from specwatch.errors import ConfigError
+from specwatch.settings import (
+    Alert,
+    Enrich,
+    Otel,
+    Policy,
+    Server,
+    Settings,
+    Silence,
+    State,
+    Watch,
+    Web,
+)
+
+__all__ = [
+    "ALERT_KINDS",
+    "DEFAULT_FILE",
+    "LISTEN",
+    "Alert",
+    "Enrich",
+    "Otel",
+    "Policy",
+    "Server",
+    "Settings",
+    "Silence",
+    "State",
+    "Watch",
+    "Web",
+    "load",
+    "refuse_writable",
+    "secret",
+    "show",
+    "state_directory",
+]
+
+T = TypeVar("T", Server, Watch, State, Policy, Silence, Web, Alert, Enrich, Otel)
 
 DEFAULT_FILE = Path("/etc/specwatch/specwatch.toml")
 KINDS = ("journal", "docker", "pods")
 """What may stand before the colon of a log that is not a path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """One SGLang server: where its log is, and what helps to diagnose it.
-
-    `logs` are paths, globs, `journal:UNIT`, `docker:NAME` or `pods:NAMESPACE/POD/CONTAINER`. `launch` is the command
-    that starts it, where the log does not hold it or to get an exact edit. `health` is a plain HTTP URL.
-    """
-
-    name: str
-    logs: tuple[str, ...]
-    launch: str = ""
-    sglang: str = ""
-    target: str = ""
-    health: str = ""
-    models: tuple[str, ...] = ()
-    path_map: tuple[tuple[str, str], ...] = ()
-    apply: str = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """How the daemon watches. Times are in seconds, sizes in MiB.
-
-    `silence`: without a line for this long, and without an answer of the health endpoint, a server counts as hung.
-    `inspect_time` and `inspect_memory` bound the child process that reads model folders. `rules` are directories of
-    further rules.
-    """
-
-    silence: float = 300.0
-    health_every: float = 10.0
-    inspect_time: float = 30.0
-    inspect_memory: int = 4096
-    loop_starts: int = 3
-    loop_within: float = 3600.0
-    rules: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """Where the daemon remembers, and for how many days after a finding is resolved."""
-
-    dir: str = ""
-    keep_days: int = 90
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All of a configuration file. `unused` names the tables that are accepted and do nothing in this version."""
-
-    servers: tuple[Server, ...] = ()
-    watch: Watch = field(default_factory=Watch)
-    state: State = field(default_factory=State)
-    unused: tuple[str, ...] = ()
-    path: Path | None = None
+LISTEN = "127.0.0.1:9117"
+"""Where `[web]` listens when it does not say."""
+ALERT_KINDS = ("alertmanager", "slack", "pagerduty", "webhook", "command")
+MODES = ("observe", "propose", "approve", "safe", "review")
+_TABLES = ("server", "watch", "state", "policy", "silence", "web", "alert", "enrich", "otel")
+_SINGLE = {"watch": Watch, "state": State, "policy": Policy, "web": Web, "enrich": Enrich, "otel": Otel}
+_PAIRS = ("tuple[tuple[str, str], ...]", "Mapping[str, str]")
+_HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d")
 
 
 def load(path: Path, *, allow_insecure: bool = False) -> Settings:
@@ -112,6 +103,30 @@ def refuse_writable(path: Path) -> None:
             )
 
 
+def secret(path: str) -> str:
+    """The secret that a file holds, without the white space around it. Raises ConfigError.
+
+    The file may be read by its owner and group only, and belongs to root or to us.
+    """
+    file = Path(path)
+    try:
+        found = file.stat()
+        if stat.S_IMODE(found.st_mode) & 0o137:
+            raise ConfigError(
+                f"{file}: holds a secret and has mode {stat.S_IMODE(found.st_mode):o}; run chmod 640 {file}"
+            )
+        if found.st_uid not in (0, os.geteuid()):
+            raise ConfigError(
+                f"{file}: holds a secret and belongs to user {found.st_uid}, neither root nor the daemon's"
+            )
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: the secret cannot be read: {error}") from None
+    if not text:
+        raise ConfigError(f"{file}: holds no secret; expected one line")
+    return text
+
+
 def state_directory(settings: Settings, environ: Mapping[str, str] = os.environ) -> Path:
     """Where the store lies: configured, else what systemd gives, else the XDG state directory."""
     if settings.state.dir:
@@ -131,31 +146,34 @@ def show(settings: Settings) -> str:
     out = []
     for server in settings.servers:
         out += ["[[server]]", *_assignments(server), ""]
-    out += ["[watch]", *_assignments(settings.watch), "", "[state]", *_assignments(settings.state)]
-    return "\n".join(out)
+    for name in _SINGLE:
+        out += [f"[{name}]", *_assignments(getattr(settings, name)), ""]
+    for silence in settings.silences:
+        out += ["[[silence]]", *_assignments(silence), ""]
+    for alert in settings.alerts:
+        out += ["[[alert]]", *_assignments(alert), ""]
+    return "\n".join(out).rstrip("\n")
 
 
-def _assignments(table: Server | Watch | State) -> list[str]:
-    return [f"{one.name} = {_toml(getattr(table, one.name))}" for one in fields(table)]
+def _assignments(table: object) -> list[str]:
+    out = []
+    for one in fields(table):  # type: ignore[arg-type]
+        value = getattr(table, one.name)
+        if one.type in _PAIRS:
+            value = dict(value)
+        out.append(f"{one.name} = {_toml(value)}")
+    return out
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml(key)} = {_toml(to)}" for key, to in value.items()) + " }"
     if isinstance(value, tuple):
-        if value and isinstance(value[0], tuple):
-            return "{ " + ", ".join(f"{_toml(key)} = {_toml(to)}" for key, to in value) + " }"
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04X}" for c in escaped) + '"'
     return str(value)
-
-
-_OTHER: Mapping[str, Sequence[str]] = {
-    "policy": ("mode", "cooldown", "attempts", "window", "quiet_hours"),
-    "web": ("listen", "token_file"),
-    "alert": ("kind", "url", "command", "token_file"),
-}
-"""Tables of the contract that a later part of specwatch uses: their keys are checked, their values are not."""
 
 
 class _Reader:
@@ -166,47 +184,84 @@ class _Reader:
         self._lines = text.split("\n")
 
     def settings(self, tables: dict[str, Any]) -> Settings:
-        self._known(tables, ("server", "watch", "state", *_OTHER), "")
-        servers = tuple(self._server(table, n) for n, table in enumerate(self._tables(tables, "server")))
-        names = [server.name for server in servers]
-        for name in names:
-            if names.count(name) > 1:
-                self._fail("server", 0, "name", f"two servers are called {name!r}; expected a name for each")
-        for table, keys in _OTHER.items():
-            for one in self._tables(tables, table):
-                self._known(one, keys, table)
+        self._known(tables, _TABLES, "")
+        singles: dict[str, Any] = {name: self._single(tables, name, kind) for name, kind in _SINGLE.items()}
+        servers = [self._server(one, n) for n, one in enumerate(self._tables(tables, "server"))]
+        alerts = [self._alert(one, n) for n, one in enumerate(self._tables(tables, "alert"))]
+        silences = [self._silence(one, n) for n, one in enumerate(self._tables(tables, "silence"))]
+        self._unique("server", [one.name for one in servers], "two servers are called")
+        self._unique("alert", [one.name for one in alerts], "two receivers are called")
         return Settings(
-            servers=servers,
-            watch=Watch(**self._plain(tables, "watch", Watch)),
-            state=State(**self._plain(tables, "state", State)),
-            unused=tuple(table for table in _OTHER if table in tables),
-            path=self._path,
+            servers=tuple(servers), alerts=tuple(alerts), silences=tuple(silences), path=self._path, **singles
         )
 
-    def _server(self, table: dict[str, Any], n: int) -> Server:
-        self._known(table, [one.name for one in fields(Server)], "server", n)
-        values = dict(table)
-        for key in ("name", "launch", "sglang", "target", "health", "apply"):
-            if key in values and not isinstance(values[key], str):
-                self._fail("server", n, key, "expected a text")
-        for key in ("logs", "models"):
-            if key in values:
-                values[key] = self._texts(values[key], "server", n, key)
-        if not re.fullmatch(r"[\w.@:-]{1,100}", values.get("name", "")):
+    def _unique(self, table: str, names: list[str], says: str) -> None:
+        for name in names:
+            if names.count(name) > 1:
+                self._fail(table, 0, "name", f"{says} {name!r}; expected a name for each")
+
+    def _single(self, tables: dict[str, Any], name: str, kind: type[T]) -> T:
+        given = tables.get(name, {})
+        if not isinstance(given, dict):
+            self._fail(name, 0, name, f"expected a table, [{name}]")
+        table = self._table(given, name, 0, kind)
+        if isinstance(table, Web):
+            if name in tables and "listen" not in given:
+                return replace(table, listen=LISTEN)
+            if table.listen and not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}", table.listen):
+                self._fail(name, 0, "listen", 'expected HOST:PORT, as in "127.0.0.1:9117"')
+        if isinstance(table, Policy):
+            if table.mode not in MODES:
+                self._fail(name, 0, "mode", f"expected one of {', '.join(MODES)}")
+            if not all(map(_HOURS.fullmatch, table.quiet_hours)):
+                self._fail(name, 0, "quiet_hours", 'expected times of day, as in ["22:00-06:00"]')
+        return table
+
+    def _server(self, given: dict[str, Any], n: int) -> Server:
+        self._known(given, [one.name for one in fields(Server)], "server", n)
+        if not re.fullmatch(r"[\w.@:-]{1,100}", str(given.get("name", ""))):
             self._fail("server", n, "name", "expected a name of letters, digits and . _ @ : -")
-        if not values.get("logs"):
+        if not given.get("logs"):
             self._fail("server", n, "logs", 'expected a list, as in logs = ["/var/log/sglang/*.log"]')
-        for log in values["logs"]:
+        server = self._table(given, "server", n, Server)
+        for log in server.logs:
             self._log(log, n)
-        maps = values.get("path_map", {})
-        if not isinstance(maps, dict) or not all(isinstance(to, str) and at[:1] == "/" for at, to in maps.items()):
+        if any(at[:1] != "/" for at, _ in server.path_map):
             self._fail("server", n, "path_map", 'expected paths, as in { "/models" = "/data/models" }')
-        values["path_map"] = tuple(maps.items())
-        if values.get("health", "http://")[:7] != "http://":
+        if server.health and server.health[:7] != "http://":
             self._fail("server", n, "health", "expected a URL that begins with http://")
-        if values.get("apply", "none") not in ("none", "safe", "review"):
+        if server.apply not in ("none", "safe", "review"):
             self._fail("server", n, "apply", "expected none, safe or review")
-        return Server(**values)
+        return server
+
+    def _alert(self, given: dict[str, Any], n: int) -> Alert:
+        if given.get("kind") not in ALERT_KINDS:
+            self._fail("alert", n, "kind", f"expected one of {', '.join(ALERT_KINDS)}")
+        alert = self._table(given, "alert", n, Alert)
+        if alert.severity not in ("notice", "degraded", "fatal"):
+            self._fail("alert", n, "severity", "expected notice, degraded or fatal")
+        if alert.kind == "command":
+            if not alert.command:
+                self._fail("alert", n, "kind", 'a command needs its words, as in command = ["/usr/bin/page", "-"]')
+        elif not alert.url and not (alert.kind in ("slack", "pagerduty") and alert.token_file):
+            self._fail("alert", n, "kind", f'{alert.kind} needs a url, as in url = "http://127.0.0.1:9093"')
+        elif alert.url and (urlsplit(alert.url).scheme not in ("http", "https") or not urlsplit(alert.url).hostname):
+            self._fail("alert", n, "url", "expected a URL that begins with http:// or https://")
+        return replace(alert, name=alert.name or f"{alert.kind}-{n + 1}")
+
+    def _silence(self, given: dict[str, Any], n: int) -> Silence:
+        values = dict(given)
+        for key in ("start", "until"):
+            if key in values:
+                if not isinstance(values[key], datetime):
+                    self._fail("silence", n, key, "expected a date and time, as in 2026-12-24T18:00:00Z")
+                values[key] = values[key].timestamp()
+        for key in ("server", "until"):
+            if key not in values:
+                self._fail(
+                    "silence", n, "silence", f'needs {key}, as in server = "llama-*", until = 2026-12-24T18:00:00Z'
+                )
+        return self._table(values, "silence", n, Silence)
 
     def _log(self, log: str, n: int) -> None:
         kind, colon, rest = log.partition(":")
@@ -219,23 +274,27 @@ class _Reader:
             "pods:NAMESPACE/POD/CONTAINER",
         )  # fmt: skip
 
-    def _plain(self, tables: dict[str, Any], name: str, kind: type[Watch | State]) -> dict[str, Any]:
-        table = tables.get(name, {})
-        if not isinstance(table, dict):
-            self._fail(name, 0, name, f"expected a table, [{name}]")
-        self._known(table, [one.name for one in fields(kind)], name)
+    def _table(self, given: dict[str, Any], name: str, n: int, kind: type[T]) -> T:
+        """The values of one table, each of the kind that its field's default (or the field) has."""
+        self._known(given, [one.name for one in fields(kind)], name, n)
         values: dict[str, Any] = {}
-        for key, value in table.items():
-            default = getattr(kind(), key)
-            if isinstance(default, tuple):
-                values[key] = self._texts(value, name, 0, key)
-            elif isinstance(default, str):
-                values[key] = value if isinstance(value, str) else self._fail(name, 0, key, "expected a text")
+        for one in fields(kind):
+            if one.name not in given:
+                continue
+            value, wanted = given[one.name], str(one.type)
+            if wanted in _PAIRS:
+                if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+                    self._fail(name, n, one.name, 'expected texts by name, as in { "/models" = "/data/models" }')
+                values[one.name] = tuple(value.items()) if wanted.startswith("tuple") else dict(value)
+            elif wanted == "tuple[str, ...]":
+                values[one.name] = self._texts(value, name, n, one.name)
+            elif wanted == "str":
+                values[one.name] = value if isinstance(value, str) else self._fail(name, n, one.name, "expected a text")
             elif isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-                self._fail(name, 0, key, "expected a number above 0")
+                self._fail(name, n, one.name, "expected a number above 0")
             else:
-                values[key] = type(default)(value)
-        return values
+                values[one.name] = int(value) if wanted == "int" else float(value)
+        return kind(**values)
 
     def _texts(self, value: object, table: str, n: int, key: str) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):

@@ -15,7 +15,7 @@ LAYERS = {
     "pipeline": 4, "proof": 4, "report": 4, "live": 4, "inspection": 4, "watching": 4, "casework": 4, "ledger": 4,
     "tried": 3, "sources": 3, "log": 3, "diagnose": 3,
     "rulebook": 2, "fixes": 2, "checks": 2,
-    "launch": 1, "models": 1, "config": 1, "store": 1, "health": 1,
+    "launch": 1, "models": 1, "config": 1, "settings": 1, "store": 1, "health": 1,
     "domain": 0, "errors": 0, "__init__": 0,
 }  # fmt: skip
 INSIDE_KNOWLEDGE = {"rulebook": 2, "fixes": 1, "checks": 0}  # rulebook -> fixes -> checks

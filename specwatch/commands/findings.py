@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from specwatch.commands.contract import Exit, Format
-from specwatch.config import DEFAULT_FILE, Settings, State, load, state_directory
+from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
 from specwatch.store import Kept, Store
 
@@ -21,7 +21,7 @@ def _kept(config: Path | None, state: Path | None) -> list[Kept]:
     given = config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
     settings = load(given, allow_insecure=True) if given else Settings()
     if state:
-        settings = replace(settings, state=State(dir=str(state)))
+        settings = replace(settings, state=replace(settings.state, dir=str(state)))
     folder = state_directory(settings)
     if not (folder / "specwatch.db").is_file():
         raise ConfigError(f"{folder}: holds no store; name the daemon's with --config FILE or --state DIR")

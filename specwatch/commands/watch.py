@@ -15,7 +15,7 @@ from typing import Any
 from specwatch.casework import Say
 from specwatch.commands.common import SITE_RULES
 from specwatch.commands.contract import Exit
-from specwatch.config import DEFAULT_FILE, Server, Settings, State, load, refuse_writable, show, state_directory
+from specwatch.config import DEFAULT_FILE, Server, Settings, load, refuse_writable, show, state_directory
 from specwatch.daemon import Daemon
 from specwatch.errors import ConfigError, RuleError, SpecwatchError
 from specwatch.notify import notify, reloading, watchdog_seconds
@@ -59,8 +59,6 @@ def run(options: Options) -> int:
     if options.check_config:
         if refused:
             raise RuleError("\n".join(refused))
-        for table in settings.unused:
-            print(f"specwatch: [{table}] is accepted and does nothing in this version", file=sys.stderr)
         print(f"{settings.path or 'defaults'}: {len(settings.servers)} servers, {len(book.rules)} rules: fine")
         return Exit.CLEAN
     say = logger()
@@ -89,7 +87,7 @@ def _settings(options: Options) -> Settings:
         logs = tuple(log if log == "-" or ":" in log else str(Path(log).absolute()) for log in options.logs)
         settings = replace(settings, servers=(*settings.servers, Server(name="server", logs=logs)))
     if options.state:
-        settings = replace(settings, state=State(dir=str(options.state), keep_days=settings.state.keep_days))
+        settings = replace(settings, state=replace(settings.state, dir=str(options.state)))
     if not settings.servers and not options.command and not options.print_config:
         raise ConfigError(f"nothing to watch: write {DEFAULT_FILE} (docs/daemon.md), name a log, or give -- CMD")
     return settings

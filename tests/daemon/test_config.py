@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from specwatch.config import Settings, load, show, state_directory
+from specwatch.config import Settings, load, secret, show, state_directory
 from specwatch.errors import ConfigError
 
 FULL = """
@@ -42,7 +43,9 @@ def test_the_documented_file_is_understood(tmp_path: Path) -> None:
     settings = load(written(tmp_path, FULL))
     (server,) = settings.servers
     assert server.path_map == (("/models", "/data/models"),)
-    assert settings.unused == ("policy", "web", "alert")
+    (alert,) = settings.alerts
+    assert (alert.kind, alert.name, settings.web.listen) == ("alertmanager", "alertmanager-1", "127.0.0.1:9117")
+    assert settings.policy == Settings().policy
     assert state_directory(settings) == Path("/var/lib/specwatch")
 
 
@@ -50,7 +53,7 @@ def test_what_is_printed_is_the_file_with_its_defaults(tmp_path: Path) -> None:
     settings = load(written(tmp_path, FULL))
     (again := tmp_path / "again").mkdir()
     reread = load(written(again, show(settings)))
-    assert (reread.servers, reread.watch, reread.state) == (settings.servers, settings.watch, settings.state)
+    assert replace(reread, path=None) == replace(settings, path=None)
     assert tomllib.loads(show(Settings()))["watch"]["silence"] == 300.0
 
 
@@ -70,6 +73,17 @@ def test_what_is_printed_is_the_file_with_its_defaults(tmp_path: Path) -> None:
         ("[watch]\nsilense = 1\n", 2, "did you mean silence?"),
         ("[state]\ndirectory = 1\n", 2, "did you mean dir?"),
         ('[web]\nlisen = ""\n', 2, "did you mean listen?"),
+        ('[web]\nlisten = "9117"\n', 2, "HOST:PORT"),
+        ('[policy]\nmode = "auto"\n', 2, "observe, propose, approve, safe, review"),
+        ('[policy]\nquiet_hours = ["22-6"]\n', 2, "times of day"),
+        ('[[alert]]\nkind = "mail"\n', 2, "alertmanager, slack"),
+        ('[[alert]]\nkind = "webhook"\n', 2, "needs a url"),
+        ('[[alert]]\nkind = "webhook"\nurl = "file:///x"\n', 3, "http:// or https://"),
+        ('[[alert]]\nkind = "command"\ncommand = "rm"\n', 3, "a list of texts"),
+        ('[[alert]]\nkind = "slack"\nurl = "http://x"\nseverity = "bad"\n', 4, "notice, degraded or fatal"),
+        ('[[silence]]\nserver = "a"\nuntil = "tomorrow"\n', 3, "a date and time"),
+        ('[[silence]]\nserver = "a"\n', 1, "needs until"),
+        ("[otel]\nheaders = { a = 1 }\n", 2, "texts by name"),
         ('[[server]]\nname = "a"\nlogs = ["/x"]\n[[server]]\nname = "a"\nlogs = ["/y"]\n', 2, "two servers"),
     ],
 )
@@ -79,6 +93,20 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int
         load(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert says in str(caught.value)
+
+
+def test_a_secret_is_for_its_owner_and_group_only(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+    path.chmod(0o640)
+    assert secret(str(path)) == "s3cret"
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 640"):
+        secret(str(path))
+    path.chmod(0o600)
+    path.write_text(" \n")
+    with pytest.raises(ConfigError, match="holds no secret"):
+        secret(str(path))
 
 
 def test_no_toml_and_no_file(tmp_path: Path) -> None:
