@@ -56,14 +56,18 @@ def write(path: Path, size: int, crashes: list[str], seed: int = 1) -> int:
                 block.append(_line(rng, head))
             if due and written >= due[0][0]:
                 _, text = due.pop(0)
-                block.append(f"{head} TP0] Scheduler hit an exception: Traceback (most recent call last):\n")
-                block += [FRAME.format(rng.randrange(100, 4000)) for _ in range(6)]
-                block.append(f"{text}\n")
+                block.append(crash(head, text, [rng.randrange(100, 4000) for _ in range(6)]))
             data = "".join(block)
             written += sink.write(data)
             lines += data.count("\n")
             block = []
     return lines
+
+
+def crash(head: str, text: str, lines: list[int]) -> str:
+    """What a scheduler writes when it dies: `head` is its header without the rank, `lines` those of its frames."""
+    frames = "".join(map(FRAME.format, lines))
+    return f"{head} TP0] Scheduler hit an exception: Traceback (most recent call last):\n{frames}{text}\n"
 
 
 def _line(rng: random.Random, head: str) -> str:

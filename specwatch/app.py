@@ -14,7 +14,7 @@ import click
 
 from specwatch import __version__
 from specwatch.commands.contract import Exit, Format
-from specwatch.errors import ModelError, SourceError, SpecwatchError
+from specwatch.errors import ApplyError, ModelError, SourceError, SpecwatchError
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DIRECTORY = click.Path(path_type=Path)
@@ -51,12 +51,31 @@ models_dir_option = click.option(
 )
 
 
+def _known_gpu(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if name:
+        from specwatch.launch.gpus import GPUS, kind
+
+        if kind(name) is None:
+            raise click.BadParameter(f"{name!r} is not known; expected one of {', '.join(GPUS)}, or sm_90")
+    return name
+
+
+gpu_option = click.option(
+    "--gpu",
+    metavar="NAME",
+    default="",
+    callback=_known_gpu,
+    help="The kind of GPU, as H100, B200, A100, L40S, MI300X or sm_90: some of SGLang's defaults hang on it.",
+)
+
+
 target_option = click.option(
     "--target",
     "targets",
     metavar="T",
     multiple=True,
-    help="systemd:UNIT, compose:FILE#SERVICE, k8s:FILE#CONTAINER, script:FILE, pid:N, a file or a folder; repeatable.",
+    help="systemd:UNIT, compose:FILE#SERVICE, k8s:FILE#CONTAINER, k8s://NAMESPACE/KIND/NAME#CONTAINER, script:FILE, "
+    "pid:N, a file or a folder; repeatable.",
 )
 
 
@@ -98,6 +117,7 @@ def _finish(run: Callable[[], int]) -> NoReturn:
 
         say(str(error))
         code = Exit.UNREADABLE if isinstance(error, (SourceError, ModelError)) else Exit.USAGE
+        code = Exit.FINDINGS if isinstance(error, ApplyError) else code
     except BrokenPipeError:
         # the reader of our output went away; keep the interpreter from complaining when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -122,6 +142,7 @@ def _finish(run: Callable[[], int]) -> NoReturn:
 @format_option
 @click.option("--all", "show_all", is_flag=True, help="Show echoes and notices too.")
 @click.option("--sglang", metavar="VERSION", default="", help="SGLang's version, where the log does not tell.")
+@gpu_option
 @click.option("--online", is_flag=True, help="May ask the Hugging Face Hub for configuration and tokenizer files.")
 @click.option(
     "--jobs",
@@ -139,6 +160,7 @@ def diagnose(
     kind: str,
     show_all: bool,
     sglang: str,
+    gpu: str,
     online: bool,
     jobs: int | None,
     rules: tuple[Path, ...],
@@ -149,6 +171,9 @@ def diagnose(
     """
 
     def run() -> int:
+        import gc
+
+        gc.set_threshold(200_000)  # imports make many objects and no garbage: looking for some is a tenth of a start
         from specwatch.commands import diagnose as command
 
         options = command.Options(
@@ -160,6 +185,7 @@ def diagnose(
             format=Format(kind),
             show_all=show_all,
             sglang=sglang,
+            gpu=gpu,
             online=online,
             rules=rules,
             jobs=jobs,
@@ -182,6 +208,7 @@ def diagnose(
     help="How to print; github annotates a workflow run.",
 )
 @click.option("--sglang", metavar="VERSION", default="", help="SGLang's version; else the installed one is looked for.")
+@gpu_option
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 @click.option("--online", is_flag=True, help="May ask the Hugging Face Hub for configuration and tokenizer files.")
 @rules_option
@@ -192,6 +219,7 @@ def check(
     models_dir: tuple[Path, ...],
     kind: str,
     sglang: str,
+    gpu: str,
     strict: bool,
     online: bool,
     rules: tuple[Path, ...],
@@ -209,6 +237,7 @@ def check(
             models_dir=models_dir,
             format=kind,
             sglang=sglang,
+            gpu=gpu,
             strict=strict,
             online=online,
             rules=rules,
@@ -299,6 +328,142 @@ def watch(
     _finish(run)
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+insecure_option = click.option(
+    "--allow-insecure-permissions", "insecure", is_flag=True, help="Accept a configuration that others may change."
+)
+
+
+@app.command()
+@click.argument("finding", required=False, default="")
+@click.option("--fix", metavar="ID", help="Which fix; without it the most trusted one that may be applied.")
+@click.option("--target", metavar="T", help="Where the launch stands, where the configuration does not say.")
+@click.option("--log", "logs", metavar="LOG", multiple=True, help="The server's log, where no configuration says.")
+@click.option("--health", metavar="URL", default="", help="The server's health endpoint, where no configuration says.")
+@path_map_option
+@dry_run_option
+@yes_option
+@click.option("--even-if-up", is_flag=True, help="Although the server is not down: it will be restarted.")
+@click.option("--proposals", is_flag=True, help="Answer what the watcher proposed: for specwatch-apply.service.")
+@config_option
+@state_option
+@insecure_option
+def apply(
+    finding: str,
+    fix: str | None,
+    target: str | None,
+    logs: tuple[str, ...],
+    health: str,
+    path_map: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    even_if_up: bool,
+    proposals: bool,
+    config: Path | None,
+    state: Path | None,
+    insecure: bool,
+) -> None:
+    """Change the launch of FINDING's server, restart it, and wait until it is healthy; else take the change back.
+
+    FINDING is the id of a finding, or the beginning of it. What fails is found out anew from the log, the launch and
+    the models. Exit 0: it helped; 1: refused, or rolled back.
+    """
+
+    def run() -> int:
+        if proposals:
+            from specwatch.commands import apply_proposals
+
+            return apply_proposals.run(apply_proposals.Options(config=config, state=state, insecure=insecure))
+        if not finding:
+            raise click.UsageError("Missing argument 'FINDING'.")
+        from specwatch.commands import apply as command
+
+        options = command.Options(
+            finding=finding,
+            config=config,
+            state=state,
+            fix=fix,
+            target=target,
+            logs=logs,
+            health=health,
+            path_map=path_map,
+            dry_run=dry_run,
+            yes=yes,
+            even_if_up=even_if_up,
+            insecure=insecure,
+        )
+        return command.run(options)
+
+    _finish(run)
+
+
+@app.command()
+@click.argument("action")
+@dry_run_option
+@yes_option
+@config_option
+@insecure_option
+def rollback(action: str, dry_run: bool, yes: bool, config: Path | None, insecure: bool) -> None:
+    """Put the launch back that ACTION replaced, and restart the server."""
+
+    def run() -> int:
+        from specwatch.commands import apply as command
+
+        return command.rollback(action, command.Options(config=config, dry_run=dry_run, yes=yes, insecure=insecure))
+
+    _finish(run)
+
+
+@app.command()
+@click.argument("server")
+@config_option
+@insecure_option
+def reset(server: str, config: Path | None, insecure: bool) -> None:
+    """Close the breaker of SERVER and let its attempts count anew."""
+
+    def run() -> int:
+        from specwatch.commands import apply as command
+
+        return command.reset(server, command.Options(config=config, insecure=insecure))
+
+    _finish(run)
+
+
+@app.group("audit", context_settings=HELP)
+def audit_group() -> None:
+    """Verify and list the audit log of what was changed."""
+
+
+@audit_group.command("verify")
+@config_option
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def audit_verify(config: Path | None, kind: str) -> None:
+    """Find any entry that was changed, removed or moved; exit 1 where there is one."""
+
+    def run() -> int:
+        from specwatch.commands import audit as command
+
+        return command.verify(Format(kind), config)
+
+    _finish(run)
+
+
+@audit_group.command("list")
+@config_option
+@click.option("--server", metavar="NAME", default="", help="Only entries of one server.")
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def audit_list(config: Path | None, server: str, kind: str) -> None:
+    """List what was done and refused, oldest first."""
+
+    def run() -> int:
+        from specwatch.commands import audit as command
+
+        return command.list_entries(Format(kind), config, server)
+
+    _finish(run)
+
+
 @app.group("findings", context_settings=HELP)
 def findings_group() -> None:
     """List, show and export what the daemon found."""
@@ -321,11 +486,20 @@ def findings_list(config: Path | None, state: Path | None, show_all: bool, kind:
 @config_option
 @state_option
 @click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def findings_show(finding: str, config: Path | None, state: Path | None, kind: str) -> None:
+@click.option("--html", metavar="FILE", help="Write it as one page to attach to a ticket; - for standard output.")
+def findings_show(finding: str, config: Path | None, state: Path | None, kind: str, html: str | None) -> None:
     """Show one finding with its evidence and commands."""
-    from specwatch.commands import findings as command
 
-    _finish(lambda: command.show_finding(finding, Format(kind), config, state))
+    def run() -> int:
+        if html is not None:
+            from specwatch.commands import findings_html
+
+            return findings_html.write(finding, html, config, state)
+        from specwatch.commands import findings as command
+
+        return command.show_finding(finding, Format(kind), config, state)
+
+    _finish(run)
 
 
 @findings_group.command("export")
@@ -336,6 +510,43 @@ def findings_export(config: Path | None, state: Path | None) -> None:
     from specwatch.commands import findings as command
 
     _finish(lambda: command.export(config, state))
+
+
+@app.command()
+@config_option
+@state_option
+def enrich(config: Path | None, state: Path | None) -> None:
+    """Add what was found to alerts: JSON on stdin (Alertmanager's webhook payload, an array, one alert), to stdout."""
+    from specwatch.commands import enrich as command
+
+    _finish(lambda: command.run(config, state))
+
+
+@app.group("alerts", context_settings=HELP)
+def alerts_group() -> None:
+    """List what the daemon still has to send, and send again what it gave up."""
+
+
+@alerts_group.command("list")
+@config_option
+@state_option
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def alerts_list(config: Path | None, state: Path | None, kind: str) -> None:
+    """List what waits and what was given up; exit 1 where something was given up."""
+    from specwatch.commands import alerts as command
+
+    _finish(lambda: command.list_alerts(Format(kind), config, state))
+
+
+@alerts_group.command("retry")
+@click.argument("receiver", required=False, default="")
+@config_option
+@state_option
+def alerts_retry(receiver: str, config: Path | None, state: Path | None) -> None:
+    """Send again, to RECEIVER or to all, what was given up or waits for its next try."""
+    from specwatch.commands import alerts as command
+
+    _finish(lambda: command.retry(receiver, config, state))
 
 
 @app.command()

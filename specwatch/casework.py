@@ -83,7 +83,9 @@ class Casework:
             path_maps=server.path_map,
             models_dirs=server.models,
             launch=server.launch,
+            target=server.target,
             sglang=server.sglang,
+            gpu=server.gpu,
             rules=self._watch.rules,
         )
         fallback, needed = without_models(ask, self._book, "the model files were not read in time")

@@ -191,6 +191,16 @@ class _Reader:
         silences = [self._silence(one, n) for n, one in enumerate(self._tables(tables, "silence"))]
         self._unique("server", [one.name for one in servers], "two servers are called")
         self._unique("alert", [one.name for one in alerts], "two receivers are called")
+        webhooks = [one.name for one in alerts if one.kind == "webhook"]
+        for entry in singles["enrich"].forward:
+            if entry not in webhooks and not (urlsplit(entry).scheme in ("http", "https") and urlsplit(entry).hostname):
+                self._fail(
+                    "enrich", 0, "forward", f"{entry!r}: expected a URL or the name of an [[alert]] of kind webhook"
+                )
+            if urlsplit(entry).netloc == singles["web"].listen:
+                self._fail("enrich", 0, "forward", f"{entry!r}: is our own address; alerts would go round for ever")
+        if (otel := singles["otel"].endpoint) and urlsplit(otel).scheme not in ("http", "https"):
+            self._fail("otel", 0, "endpoint", "expected a URL that begins with http:// or https://")
         return Settings(
             servers=tuple(servers), alerts=tuple(alerts), silences=tuple(silences), path=self._path, **singles
         )
@@ -230,8 +240,20 @@ class _Reader:
             self._fail("server", n, "path_map", 'expected paths, as in { "/models" = "/data/models" }')
         if server.health and server.health[:7] != "http://":
             self._fail("server", n, "health", "expected a URL that begins with http://")
+        if server.gpu:
+            from specwatch.launch.gpus import kind
+
+            if kind(server.gpu) is None:
+                self._fail("server", n, "gpu", "expected a kind of GPU, as H100, B200, MI300X or sm_90")
         if server.apply not in ("none", "safe", "review"):
             self._fail("server", n, "apply", "expected none, safe or review")
+        if server.apply != "none" and not server.target:
+            self._fail("server", n, "apply", 'needs a target to change, as in target = "systemd:sglang.service"')
+        if server.target and not re.match(
+            r"systemd:.|compose:.+#.|k8s:.+#.|k8s://[^/]+/[^/]+/.|script:/|/", server.target
+        ):
+            expected = "systemd:UNIT, compose:FILE#SERVICE, k8s:FILE#CONTAINER, k8s://NAMESPACE/KIND/NAME#CONTAINER"
+            self._fail("server", n, "target", f"expected {expected} or script:/PATH")
         return server
 
     def _alert(self, given: dict[str, Any], n: int) -> Alert:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import selectors
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
 from specwatch.casework import Casework, Say
@@ -17,14 +17,16 @@ from specwatch.config import Server, Settings
 from specwatch.health import Probe, Pulse
 from specwatch.inspection import Document
 from specwatch.ledger import Ledger
-from specwatch.live import Change, Dropped, Ready, Told
+from specwatch.live import Began, Change, Dropped, Ready, Told
+from specwatch.proposing import Proposer
 from specwatch.rulebook.book import Rulebook
 from specwatch.sources import container
 from specwatch.sources.base import Source
 from specwatch.sources.files import Files, Pattern
 from specwatch.sources.journal import Journal
-from specwatch.store import Recovered, Seen, Store, Withdrawn
-from specwatch.watching import Patient, Watched, condition, seen
+from specwatch.store import Fact, Recovered, Seen, Store, Turned, Withdrawn
+from specwatch.tally import Tally
+from specwatch.watching import Patient, Watched, condition, moment, seen
 
 
 class Clock(Protocol):
@@ -40,7 +42,8 @@ class Clock(Protocol):
 class Daemon:
     """Everything that runs. `sources` are streams beside those that the settings name (stdin, a child).
 
-    `wake` is a descriptor that ends a wait when it becomes readable; whoever gives it empties it.
+    `wake` is a descriptor that ends a wait when it becomes readable; whoever gives it empties it. `proposer` leaves
+    what may be applied without a person for the one that may act; without it nothing is proposed to anybody.
     """
 
     def __init__(
@@ -54,10 +57,19 @@ class Daemon:
         *,
         listen: bool = True,
         wake: int | None = None,
+        proposer: Proposer | None = None,
     ) -> None:
-        self._settings, self._store, self._book, self._say, self._clock = settings, store, book, say, clock
-        self._ledger = Ledger(store, say)
-        self._casework = Casework(book, settings.watch, self._record, say)
+        self._settings, self._store, self._book, self._clock = settings, store, book, clock
+        self.tally = Tally(started=clock.wall())
+
+        def counted(level: str, event: str, **fields: object) -> None:
+            self.tally.said(event, fields)
+            say(level, event, **fields)
+
+        self._say: Say = counted
+        self._proposer = proposer
+        self._ledger = Ledger(store, self._say, self._stored)
+        self._casework = Casework(book, settings.watch, self._record, self._say)
         self._selector = selectors.DefaultSelector()
         self._registered: set[int] = set()
         self._watched: dict[str, Watched] = {}
@@ -72,6 +84,11 @@ class Daemon:
         self.configure(settings, book)
         for server, source in self._extra:
             self._add(server, source)
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._settings
 
     @property
     def reading(self) -> bool:
@@ -131,8 +148,18 @@ class Daemon:
         self._casework.work(now)
         self._care(now)
         self._commit(now)
+        if self._proposer:
+            self._proposer.work(now, self._clock.wall())
         self._ledger.prune(now, self._clock.wall(), self._settings.state.keep_days)
         self._register()
+        self._count()
+
+    def _count(self) -> None:
+        """The turn is over: note what is true now."""
+        wall = self._clock.wall()
+        self.tally.reached({self._watched[one].server.name for one in self._busy if one in self._watched}, wall)
+        self.tally.storing = self._ledger.storing
+        self.tally.turned, self.tally.turned_wall = self._clock.now(), wall
 
     def finish(self) -> None:
         """The end of all logs that there are: say what is pending. For `--once`, and when all streams have ended."""
@@ -173,7 +200,8 @@ class Daemon:
             if isinstance(watched.source, Journal) and (again := watched.source.due(now)) is not None:
                 due.append(again)
         moved = any(watched.moved for watched in self._watched.values())
-        due += [at for at in (self._ledger.due(now, moved=moved), self._casework.due(now)) if at is not None]
+        proposals = self._proposer.due(now) if self._proposer else None
+        due += [at for at in (self._ledger.due(now, moved=moved), self._casework.due(now), proposals) if at is not None]
         for patient in self._patients.values():
             if patient.server.health:
                 due.append(0.1 if patient.probe else max(0.0, patient.next_probe - now))
@@ -197,6 +225,8 @@ class Daemon:
             self._changes(watched_one, watched_one.read(now), now)
             if watched_one.fed_at != before:
                 self._patient(watched_one.server).pulse.saw_line(now)
+                self.tally.read(watched_one.server.name, watched_one.fresh, self._clock.wall())
+            watched_one.fresh = []
             if watched_one.source.more:
                 self._busy.add(stream)
             for note in watched_one.source.notes():
@@ -220,7 +250,15 @@ class Daemon:
                 self._casework.forget(change.key)
                 self._ledger.add(Withdrawn(key=change.key, state="superseded", because=change.because))
             else:
-                self._ready(watched, change)
+                self._turned(watched, change)
+
+    def _turned(self, watched: Watched, change: Ready | Began) -> None:
+        """Remember the turns of a server's runs, and what its readiness resolves."""
+        server, at = watched.server.name, moment(change.at, self._clock.wall())
+        kind = "ready" if isinstance(change, Ready) else "started"
+        self._ledger.add(Turned(server=server, stream=watched.source.stream, place=change.place, kind=kind, at=at))
+        if isinstance(change, Ready):
+            self._ready(watched, change)
 
     def _ready(self, watched: Watched, change: Ready) -> None:
         self._patient(watched.server).pulse.saw_ready()
@@ -235,14 +273,7 @@ class Daemon:
         )
 
     def _record(self, watched: Watched, told: Told, document: Document) -> None:
-        fact = seen(
-            watched,
-            told.key,
-            told.incident.root.offset,
-            document,
-            before_ready=told.before_ready,
-            wall=self._clock.wall(),
-        )
+        fact = seen(watched, told, document, wall=self._clock.wall())
         if fact is None:
             return
         self._ledger.add(fact)
@@ -261,6 +292,7 @@ class Daemon:
                 patient.next_probe = now + self._settings.watch.health_every
             if patient.probe is not None and (failed := patient.probe.poll(now)) is not None:
                 started, patient.probe = patient.probe.started, None
+                self.tally.up[patient.server.name] = not failed
                 if pulse.saw_answer(started, failed):
                     at = self._clock.wall() - (now - started)
                     because = "the health endpoint answers again"
@@ -300,6 +332,10 @@ class Daemon:
         else:
             why = "its log goes on, or its endpoint answers" if kind == "hang" else "it is no longer so"
             self._ledger.add(Recovered(server=name, at=wall, because=why, only=str(document["id"])))
+
+    def _stored(self, facts: Sequence[Fact]) -> None:
+        if self._proposer:
+            self._proposer.consider(facts, self._settings, self._clock.now(), self._clock.wall())
 
     def _commit(self, now: float, *, final: bool = False) -> None:
         self._ledger.commit(self._watched.values(), now, self._clock.wall(), final=final)

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 
+from specwatch.lazy import compiled
+
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 """A value of JSON, or of a Python literal in `server_args=`."""
 
+_SECRETS = compiled(r" --(?:(?:admin-)?api-key|ssl-keyfile-password)[ =]\S*")
 NOTHING: Mapping[str, Value] = MappingProxyType({})
 
 
@@ -95,6 +98,7 @@ class Launch:
     `env` are what the process gets from it. `values` maps an argument's name (`speculative_algorithm`) to the value
     that was given; an argument that was not given is absent. `recorded` holds the log's own `server_args=` (resolved
     values), or None. `origin` says where the command comes from: `typed`, or `reconstructed` from the record alone.
+    `gpu` is the kind of GPU that it runs on, such as `H100`, as far as somebody or the log says so.
     """
 
     sglang: str
@@ -104,6 +108,7 @@ class Launch:
     values: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
     recorded: Mapping[str, Value] | None = None
     origin: str = "typed"
+    gpu: str = ""
 
     def value(self, name: str, default: Value = None) -> Value:
         """The value in force for an argument: what the server recorded, else what was typed, else `default`.
@@ -252,9 +257,12 @@ class Finding:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hex digits that stay the same when the same failure of the same launch comes again."""
+        """Twelve hex digits that stay the same when the same failure of the same launch comes again.
+
+        Secrets of the launch take no part, so that they need not be kept anywhere to recognise it.
+        """
         import hashlib  # a healthy log needs none
 
-        launch = " ".join(self.launch.argv) if self.launch else ""
+        launch = _SECRETS.sub("", " ".join(self.launch.argv)) if self.launch else ""
         what = self.rule or re.sub(r"0x[0-9a-f]+|\d+", "#", self.incident.error if self.incident else self.title)
         return hashlib.sha256("\0".join((what, self.cause, launch)).encode()).hexdigest()[:12]

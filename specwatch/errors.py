@@ -5,6 +5,7 @@ SpecwatchError            exit code
 ├── RuleError             2   a rule file breaks a law of the rule format
 ├── LaunchError           2   a launch command does not parse (as given; never one that a log holds)
 ├── SourceError           3   a log could not be read
+├── ApplyError            1   a launch could not be changed, restarted or put back; `retry` says whether to try again
 └── ModelError            -   a model file could not be read: becomes the verdict `unknown`, or `broken`
                               where SGLang itself would refuse the same file
 """
@@ -51,3 +52,14 @@ class ModelError(SpecwatchError):
         super().__init__(reason)
         self.exception = exception
         self.message = message
+
+
+class ApplyError(SpecwatchError):
+    """A launch could not be changed, its server not be restarted, or the old launch not be put back.
+
+    `retry` tells what may pass by itself (busy, a time-out) from what a person has to mend first.
+    """
+
+    def __init__(self, message: str, *, retry: bool = False) -> None:
+        super().__init__(message)
+        self.retry = retry

@@ -16,18 +16,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from specwatch.domain import Finding, Incident, Launch, Status
-from specwatch.errors import LaunchError, ModelError
+from specwatch.errors import LaunchError, ModelError, SpecwatchError
 from specwatch.models.base import Models
 from specwatch.pipeline import conclude
 from specwatch.report.as_json import finding_object
 from specwatch.rulebook.book import Rulebook
+
+if TYPE_CHECKING:
+    from specwatch.launch.targets import Targeted
 
 ANSWER_CAP = 4 * 1024 * 1024
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "CACHE_DIRECTORY", "TMPDIR")
@@ -37,13 +40,15 @@ Document = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a child needs to know. `launch` is the command as somebody typed it."""
+    """What a child needs to know. `launch` is the command as somebody typed it, `target` is where it stands."""
 
     incident: Incident
     path_maps: tuple[tuple[str, str], ...] = ()
     models_dirs: tuple[str, ...] = ()
     launch: str = ""
+    target: str = ""
     sglang: str = ""
+    gpu: str = ""
     rules: tuple[str, ...] = ()
 
 
@@ -72,7 +77,7 @@ class Unseen:
 
 def without_models(ask: Ask, book: Rulebook, because: str) -> tuple[Document, bool]:
     """The finding without a look at the model files, and whether they could tell more."""
-    finding = conclude(ask.incident, book, cast("Models", Unseen(because)), typed(ask), ask.sglang)
+    finding = conclude(ask.incident, book, cast("Models", Unseen(because)), typed(ask), ask.sglang, ask.gpu)
     return cast("Document", dict(finding_object(finding))), _needs_models(finding, book)
 
 
@@ -83,15 +88,38 @@ def _needs_models(finding: Finding, book: Rulebook) -> bool:
 
 
 def typed(ask: Ask) -> Launch | None:
-    """The launch that the configuration gives, None where it gives none that can be understood."""
-    if not ask.launch:
-        return None
+    """The launch that the configuration gives or names, None where that is none that can be understood.
+
+    One that SGLang's own parser refuses is a launch all the same: it is what has to be mended.
+    """
     from specwatch.launch.command import parse
 
-    try:
-        return parse(ask.launch, ask.sglang)
-    except LaunchError:
+    command: str | tuple[str, ...] = ask.launch
+    env: Mapping[str, str] = {}
+    if not command and (found := targeted(ask)) is not None:
+        command, env = found.command, found.env
+    release = ask.sglang or next((one.sglang for one in ask.incident.launches), "")
+    for lenient in (False, True) if command else ():
+        with contextlib.suppress(LaunchError):
+            launch = parse(command, release, lenient=lenient)
+            return replace(launch, env={**env, **launch.env})
+    return None
+
+
+def targeted(ask: Ask) -> Targeted | None:
+    """What stands in the target that the configuration names, None where it is not readable for this user.
+
+    What only the API of Kubernetes knows is not asked for: that takes time and rights.
+    """
+    if not ask.target or ask.target.startswith("k8s://"):
         return None
+    from specwatch.launch.targets import read
+
+    try:
+        found = read(ask.target)
+    except (SpecwatchError, OSError):
+        return None  # the log's own record has to do
+    return found[0] if len(found) == 1 else None
 
 
 class Child:
@@ -238,8 +266,10 @@ def main() -> None:
     from specwatch.rulebook.book import load_directories
 
     book = load_directories(Path(folder) for folder in ask.rules).book
-    models = LocalModels(path_maps=ask.path_maps, models_dirs=ask.models_dirs)
-    finding = conclude(ask.incident, book, models, typed(ask), ask.sglang)
+    found = targeted(ask)
+    path_maps = (*ask.path_maps, *(found.path_maps if found else ()))
+    models = LocalModels(path_maps=path_maps, models_dirs=ask.models_dirs)
+    finding = conclude(ask.incident, book, models, typed(ask), ask.sglang, ask.gpu)
     json.dump(finding_object(finding), sys.stdout)
     sys.stdout.flush()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from specwatch.casework import Say
 from specwatch.store import DAY, Fact, Reached, Seen, Store
@@ -17,14 +17,19 @@ LOUD = frozenset({"finding_raised", "finding_returned", "finding_revised", "cras
 
 
 class Ledger:
-    """The facts that are not committed yet."""
+    """The facts that are not committed yet. `stored` is called with those that the store took in."""
 
-    def __init__(self, store: Store, say: Say) -> None:
-        self._store, self._say = store, say
+    def __init__(self, store: Store, say: Say, stored: Callable[[Sequence[Fact]], None] = lambda _: None) -> None:
+        self._store, self._say, self._stored = store, say, stored
         self._facts: list[Fact] = []
         self._unstored: list[Seen] = []
         self._broken = False
         self._committed_at = self._retry_at = self._prune_at = 0.0
+
+    @property
+    def storing(self) -> bool:
+        """Whether the store took what was last given to it."""
+        return not self._broken
 
     def add(self, fact: Fact) -> None:
         """To be committed by the next `commit`."""
@@ -67,6 +72,7 @@ class Ledger:
                 self._store.said(one.id for one in said)
             except sqlite3.Error as error:  # said once more after the next commit: better than never
                 self._say("error", "store_unwritable", because=str(error))
+        self._stored(facts)
 
     def prune(self, now: float, wall: float, keep_days: int) -> None:
         """Once a day, forget what is old."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +38,9 @@ WINDOW = 8 * 1024 * 1024
 """Characters after the last safe point beyond which what was said is taken for final, to bound a restart's work."""
 _MOST_CONTEXT = 48
 READY = "The server is fired up"
+_MOST_KEPT = 96 * 1024
+"""Characters of the latest lines that are kept to be shown around a crash; each line counts 100 more."""
+_LONGEST_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Told:
     incident: Incident
     before_ready: bool
     """Whether the server became ready after it, in the same log."""
+    around: tuple[Raw, ...] = ()
+    """The latest lines of the log, long ones cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +65,21 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The server of this log is ready for requests, from the line at `place` on."""
+    """The server of this log is ready for requests, from the line at `place` on. `at` is that line's clock."""
 
     place: int
+    at: str | None = None
 
 
-Change = Told | Dropped | Ready
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began:
+    """A run of the server began: it logged its arguments in the line at `place`. `at` is that line's clock."""
+
+    place: int
+    at: str | None = None
+
+
+Change = Told | Dropped | Ready | Began
 
 
 class Live:
@@ -88,12 +103,17 @@ class Live:
         self._last_at = self._looked_at = 0.0
         self._last_place = -1
         self._window = 0
+        self._latest: deque[Raw] = deque()
+        self._latest_size = 0
+        self._around: dict[int, tuple[Raw, ...]] = {}
         self.safe = True
         for raw in context:
             self.feed(raw, 0.0)
         self._changes.clear()
         self._over.clear()
-        self._window, self._dirty = 0, False
+        self._latest.clear()
+        self._around.clear()
+        self._window, self._dirty, self._latest_size = 0, False, 0
 
     @property
     def last_place(self) -> int:
@@ -116,9 +136,12 @@ class Live:
                 self._serving = True
             elif text.startswith("usage: ") and self._crashed:
                 self._begin()
-            self._over += self._assembler.feed(line)
+            if over := self._assembler.feed(line):
+                self._over += over
+                self._around |= dict.fromkeys((one.root.offset for one in over), tuple(self._latest))
         self._last_at, self._last_place, self._dirty = now, max(raw.offset, self._last_place), True
         self._window += len(raw.text)
+        self._keep(raw)
 
     def restart(self, now: float) -> list[Change]:
         """Another run of the server begins for certain: what was pending is final."""
@@ -173,6 +196,15 @@ class Live:
         self._crashed = False
         self._serving = False
 
+    def _keep(self, raw: Raw) -> None:
+        """Keep a line for what may have to be shown around it."""
+        if len(raw.text) > _LONGEST_KEPT:
+            raw = raw._replace(text=shortened(raw.text, _LONGEST_KEPT))
+        self._latest.append(raw)
+        self._latest_size += len(raw.text) + 100
+        while self._latest_size > _MOST_KEPT:
+            self._latest_size -= len(self._latest.popleft().text) + 100
+
     def _note(self, raw: Raw, line: LogLine) -> None:
         """Keep what a later crash has to know of this run."""
         text = line.text
@@ -185,9 +217,10 @@ class Live:
                 self._context.clear()
             self._serving = False
             self._remember(raw)
+            self._changes.append(Began(place=raw.offset, at=line.at))
         elif text.startswith(READY):
             self._ready_at = raw.offset
-            self._changes.append(Ready(place=raw.offset))
+            self._changes.append(Ready(place=raw.offset, at=line.at))
             self._serving = True
             self._remember(raw)
         elif echoes.is_progress(text) or (not self._serving and echoes.shows_listening(text)):
@@ -225,7 +258,8 @@ class Live:
             told = self._told.get(key, ("?", 0))[0]
             if told != version and (final or quiet or self._looked.get(key) == version):
                 ready = self._ready_at > incident.root.offset
-                changes.append(Told(key=key, incident=incident, before_ready=ready))
+                around = self._around.get(incident.root.offset) or tuple(self._latest)
+                changes.append(Told(key=key, incident=incident, before_ready=ready, around=around))
                 told = version
             if told != "?":
                 self._told[key] = (told, incident.root.offset)
@@ -235,12 +269,20 @@ class Live:
                 del self._told[key]
         for incident in over:
             self._told.pop(self._key(incident), None)
+        self._around.clear()
         self._looked = looked
         return changes
 
     def _key(self, incident: Incident) -> str:
         what = f"{self._stream}\0{incident.root.offset}\0{incident.error}"
         return hashlib.sha256(what.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def shortened(text: str, most: int) -> str:
+    """A line cut to `most` characters, which says how long it was; one that was cut before goes on saying that."""
+    at = text.rfind(" … [cut")
+    note = text[at:] if at >= max(0, len(text) - 100) else f" … [cut: the line has {len(text)} characters]"
+    return text[:most] + note
 
 
 def _version(incident: Incident) -> str:

@@ -10,6 +10,7 @@ A new failure is a new file under `rules/`; it names a check from `checks/` and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -36,37 +37,70 @@ def find(
     return conclusions(incidents(lines, rulebook.role_of), rulebook, lambda: models, launch, release)
 
 
+MOST_OF_A_KIND = 200
+MOST_DIFFERENT = 1000
+
+
+@dataclass(slots=True)
+class Passed:
+    """How many incidents were left out of the findings, because more like them than anybody reads had come before."""
+
+    count: int = 0
+
+
 def conclusions(
     found: Iterable[Incident],
     rulebook: Rulebook,
     models: Callable[[], Models],
     launch: Launch | None = None,
     release: str = "",
+    passed: Passed | None = None,
+    gpu: str = "",
 ) -> Iterator[Finding]:
     """From the incidents of one log to findings; `models` is asked for when there is one.
 
-    One crash loop is diagnosed once: what repeats is answered from memory.
+    One crash loop is diagnosed once: what repeats is answered from memory. Of different ones MOST_DIFFERENT are kept,
+    MOST_OF_A_KIND of one rule or class of error, apart for those that the server outlived, which a client may have
+    made up; `passed` counts the others.
     """
     answers: dict[object, Finding] = {}
+    kinds: Counter[tuple[bool, str]] = Counter()
 
     for incident in found:
         milestones = tuple(line.text for line in incident.lines if line.headed and line.number < incident.root.number)
         launches = tuple(one.argv for one in incident.launches)
         key = (incident.error, incident.chain, incident.outlived, milestones, launches)
         if key not in answers:
-            answers[key] = conclude(incident, rulebook, models(), launch, release)
+            match = rulebook.match(incident)
+            denied = bool(incident.outlived)
+            kind = denied, match.rule if match else incident.error.partition(":")[0]
+            if kinds[kind] >= MOST_OF_A_KIND or kinds[denied, ""] >= MOST_DIFFERENT:
+                if passed is not None:
+                    passed.count += 1
+                continue
+            kinds.update([kind, (denied, "")])
+            answers[key] = conclude(incident, rulebook, models(), launch, release, gpu)
         at = incident.root.at
         yield replace(answers[key], incident=incident, first_seen=at, last_seen=at, echoes=incident.echoes)
 
 
 def conclude(
-    incident: Incident, rulebook: Rulebook, models: Models, launch: Launch | None = None, release: str = ""
+    incident: Incident,
+    rulebook: Rulebook,
+    models: Models,
+    launch: Launch | None = None,
+    release: str = "",
+    gpu: str = "",
 ) -> Finding:
-    """From one incident to its finding; `launch` and `release` as in `find`."""
+    """From one incident to its finding; `launch` and `release` as in `find`, `gpu` where the log does not name it."""
     from specwatch.diagnose import diagnose  # with all checks and fixes: not needed for a healthy log
+    from specwatch.launch.gpus import told
 
     if release:
         incident = replace(incident, launches=tuple(replace(one, sglang=release) for one in incident.launches))
+    if gpu := gpu or told(line.text for line in incident.lines):
+        incident = replace(incident, launches=tuple(replace(one, gpu=gpu) for one in incident.launches))
+        launch = replace(launch, gpu=gpu) if launch else None
     match = rulebook.match(incident)
     return diagnose(incident, match, rulebook.rules[match.rule] if match else None, models, launch)
 
@@ -115,9 +149,10 @@ def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """
     folded: dict[tuple[str, Severity], Finding] = {}
     starts: dict[tuple[str, Severity], set[tuple[str, int]]] = {}
-    failed: list[Launch] = []
+    failed: dict[tuple[str, ...], Launch] = {}
     for finding in findings:
-        failed += of_fatal([finding])
+        for launch in of_fatal([finding]):
+            failed.setdefault(launch.argv, launch)
         key = (finding.fingerprint, finding.severity)
         if finding.incident is not None:
             starts.setdefault(key, set()).add((finding.incident.root.source, finding.incident.run))
@@ -132,7 +167,7 @@ def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             last_seen=finding.last_seen or first.last_seen,
             echoes=first.echoes + finding.echoes,
         )
-    return without_tried(sorted(folded.values(), key=lambda finding: -finding.severity), failed)
+    return without_tried(sorted(folded.values(), key=lambda finding: -finding.severity), failed.values())
 
 
 def merge(logs: Iterable[tuple[Finding, ...]]) -> tuple[Finding, ...]:

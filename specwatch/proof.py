@@ -66,8 +66,8 @@ def _example(rule: Rule, book: Rulebook, example: Example) -> Iterator[str]:
         yield f"{where}: the launch does not parse: {error}"
         return
     if example.log.strip():
-        findings = [f for f in fold(find(framed(example.log), book, models, launch)) if f.severity > Severity.NOTICE]
-        others = {finding.rule for finding in findings} - {rule.id}
+        findings = list(fold(find(framed(example.log), book, models, launch)))
+        others = {finding.rule for finding in findings if finding.severity > Severity.NOTICE} - {rule.id}
         if others:
             yield f"{where}: belongs to {', '.join(str(other) for other in others)} as well"
     elif launch is not None:

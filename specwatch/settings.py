@@ -21,13 +21,15 @@ class Server:
     that starts it, where the log does not hold it or to get an exact edit. `target` is where the launch stands and is
     changed. `health` is a plain HTTP URL. `apply` says which fixes may be applied without a person: `none` (propose
     them), `safe`, or `review` (those and the ones that change what is served). `restart` is a command (words, no shell)
-    that restarts a server whose target is a script. `labels` are those of its alerts, each a glob.
+    that restarts a server whose target is a script. `gpu` is its kind of GPU, as H100. `labels` are those of its
+    alerts, each a glob.
     """
 
     name: str
     logs: tuple[str, ...]
     launch: str = ""
     sglang: str = ""
+    gpu: str = ""
     target: str = ""
     health: str = ""
     models: tuple[str, ...] = ()

@@ -17,8 +17,10 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from specwatch import owing
 from specwatch.errors import ConfigError
 
 DAY = 86400.0
@@ -39,6 +41,15 @@ _MIGRATIONS = (
     CREATE TABLE outbox (id INTEGER PRIMARY KEY, event TEXT NOT NULL, body TEXT NOT NULL) STRICT;
     """,
     "ALTER TABLE finding ADD COLUMN looping INTEGER NOT NULL DEFAULT 0;",
+    """
+    CREATE TABLE excerpt (
+        server TEXT NOT NULL, fingerprint TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (server, fingerprint)) STRICT;
+    CREATE TABLE turn (
+        stream TEXT NOT NULL, place INTEGER NOT NULL, kind TEXT NOT NULL, server TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (stream, place, kind)) STRICT;
+    CREATE INDEX turn_server ON turn (server, at);
+    """,
+    owing.SCHEMA,
 )
 """How to come from each schema version to the next; `PRAGMA user_version` holds how many were run."""
 
@@ -61,6 +72,8 @@ class Seen:
     document: str
     state: str = "firing"
     because: str = ""
+    excerpt: str = ""
+    """The log around the root line as JSON (`specwatch.excerpt`), kept beside the finding; empty: as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +101,17 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """A run of a server turned: `kind` is `started` (its arguments were logged) or `ready`. `at` as in `Seen`."""
+
+    server: str
+    stream: str
+    place: int
+    kind: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """A stream has been read, and settled, up to a position (JSON)."""
 
@@ -95,7 +119,7 @@ class Reached:
     position: str
 
 
-Fact = Seen | Withdrawn | Recovered | Reached
+Fact = Seen | Withdrawn | Recovered | Turned | Reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +145,35 @@ class Kept:
     first_seen: float
     last_seen: float
     looping: bool
+    began: float = 0.0
+    """When it began to fire, the last time that it began."""
+    changed: float = 0.0
+    """When it was last seen or ended, by our clock."""
+
+
+KEPT = (
+    "server, fingerprint, document, severity, state, because, occurrences, first_seen, last_seen, looping, began,"
+    " changed"
+)
+"""The columns of a finding that `kept` takes."""
+
+
+def kept(row: Sequence[Any]) -> Kept:
+    """A finding from the columns of KEPT."""
+    return Kept(
+        server=row[0],
+        fingerprint=row[1],
+        document=json.loads(row[2]),
+        severity=row[3],
+        state=row[4],
+        because=row[5],
+        occurrences=row[6],
+        first_seen=row[7],
+        last_seen=row[8],
+        looping=bool(row[9]),
+        began=row[10],
+        changed=row[11],
+    )
 
 
 class Store:
@@ -141,6 +194,8 @@ class Store:
     ) -> None:
         self.path = directory / "specwatch.db"
         self._loop = (loop_starts, loop_within)
+        self._receivers: tuple[owing.Receiver, ...] = ()
+        self._changed: dict[tuple[str, str], None] = {}
         if read_only:
             self._db = sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, timeout=5.0)
             return
@@ -174,6 +229,7 @@ class Store:
 
     def commit(self, facts: Sequence[Fact], now: float) -> list[Said]:
         """Take the facts in, all or none, and give what there is to say. Raises sqlite3.Error where it cannot."""
+        self._changed.clear()
         with self._transaction():
             for fact in facts:
                 if isinstance(fact, Seen):
@@ -182,13 +238,29 @@ class Store:
                     self._withdrawn(fact, now)
                 elif isinstance(fact, Recovered):
                     self._recovered(fact, now)
+                elif isinstance(fact, Turned):
+                    self._db.execute(
+                        "INSERT OR IGNORE INTO turn VALUES (?, ?, ?, ?, ?)",
+                        (fact.stream, fact.place, fact.kind, fact.server, fact.at),
+                    )
                 else:
                     self._db.execute(
                         "INSERT INTO stream VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"
                         " SET position = excluded.position, changed = excluded.changed",
                         (fact.stream, fact.position, now),
                     )
+            for server, fingerprint in self._changed:
+                owing.owe(self._db, self._receivers, server, fingerprint, now)
         return self.unsaid()
+
+    def serve(self, receivers: Sequence[owing.Receiver], now: float, routes: Sequence[str] = ()) -> None:
+        """From now on these receivers are owed what changes, and what fires already. Raises sqlite3.Error.
+
+        `routes` are the names of those to whom alerts of others are sent on.
+        """
+        self._receivers = tuple(receivers)
+        with self._transaction():
+            owing.catch_up(self._db, self._receivers, routes, now)
 
     def unsaid(self) -> list[Said]:
         """What was committed and not yet said."""
@@ -203,26 +275,11 @@ class Store:
     def findings(self, *, server: str | None = None, state: str | None = None) -> list[Kept]:
         """The findings, the one that was seen last first."""
         rows = self._db.execute(
-            "SELECT server, fingerprint, document, severity, state, because, occurrences, first_seen, last_seen,"
-            " looping FROM finding WHERE (?1 IS NULL OR server = ?1) AND (?2 IS NULL OR state = ?2)"
+            f"SELECT {KEPT} FROM finding WHERE (?1 IS NULL OR server = ?1) AND (?2 IS NULL OR state = ?2)"  # noqa: S608
             " ORDER BY last_seen DESC, server, fingerprint",
             (server, state),
         )
-        return [
-            Kept(
-                server=row[0],
-                fingerprint=row[1],
-                document=json.loads(row[2]),
-                severity=row[3],
-                state=row[4],
-                because=row[5],
-                occurrences=row[6],
-                first_seen=row[7],
-                last_seen=row[8],
-                looping=bool(row[9]),
-            )
-            for row in rows
-        ]
+        return [kept(row) for row in rows]
 
     def prune(self, now: float, keep_days: float) -> int:
         """Forget what was resolved, and streams that were not read, for longer than that; gives how many rows."""
@@ -235,18 +292,32 @@ class Store:
                 (before,),
             ).rowcount
             gone += self._db.execute("DELETE FROM stream WHERE changed < ?", (before,)).rowcount
+            self._db.execute("DELETE FROM turn WHERE at < ?", (before,))
+            owing.forget(self._db, before)
+            self._db.execute(
+                "DELETE FROM excerpt WHERE NOT EXISTS (SELECT 1 FROM finding f"
+                " WHERE f.server = excerpt.server AND f.fingerprint = excerpt.fingerprint)"
+            )
         return gone
 
     # how facts change the tables
 
     def _seen(self, fact: Seen, now: float) -> None:
         known = self._db.execute("SELECT fingerprint, state FROM incident WHERE key = ?", (fact.key,)).fetchone()
+        if fact.excerpt and fact.state != "refuted":
+            # of the same crash the fuller one: after a restart what came before it is not read again
+            self._db.execute(
+                "INSERT INTO excerpt VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET body = ?3"
+                " WHERE ?4 OR length(?3) >= length(body)",
+                (fact.server, fact.fingerprint, fact.excerpt, known is None),
+            )
         if known is not None and known[1] == "superseded":
             known = None  # it was taken back, and stands after all
         if known is not None and (known[0] == fact.fingerprint or known[1] == "refuted"):
             if fact.state == "refuted" and known[1] != "refuted":
                 self._withdrawn(Withdrawn(key=fact.key, state="refuted", because=fact.because), now)
             elif known[1] != "refuted":
+                self._changed[fact.server, fact.fingerprint] = None
                 self._db.execute(
                     "UPDATE finding SET document = ? WHERE server = ? AND fingerprint = ?",
                     (fact.document, fact.server, fact.fingerprint),
@@ -268,20 +339,22 @@ class Store:
             "SELECT state, looping FROM finding WHERE server = ? AND fingerprint = ?", (fact.server, fact.fingerprint)
         ).fetchone()
         self._db.execute(
-            "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, 0)"
+            "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, 0, ?)"
             " ON CONFLICT (server, fingerprint) DO UPDATE SET document = excluded.document,"
             " severity = excluded.severity, state = excluded.state, because = excluded.because,"
+            " began = CASE WHEN finding.state = 'firing' THEN min(began, excluded.began) ELSE excluded.began END,"
             " occurrences = occurrences + 1, first_seen = min(first_seen, excluded.first_seen),"
             " last_seen = max(last_seen, excluded.last_seen), stream = excluded.stream, place = excluded.place,"
             " changed = excluded.changed",
             (
                 *(fact.server, fact.fingerprint, fact.document, fact.severity, fact.state, fact.because),
-                *(fact.at, fact.at, fact.stream, fact.place, now),
+                *(fact.at, fact.at, fact.stream, fact.place, now, fact.at),
             ),
         )
         if old is None or old[0] != "firing":
             event = "finding_revised" if revised else "finding_raised" if old is None else "finding_returned"
             self._tell(event, fact.server, fact.fingerprint, fact.because, json.loads(fact.document), fact.state)
+        self._changed[fact.server, fact.fingerprint] = None
         starts, within = self._loop
         (lately,) = self._db.execute(
             "SELECT count(*) FROM incident WHERE server = ? AND fingerprint = ? AND at > ? AND at <= ?"
@@ -309,6 +382,7 @@ class Store:
             "UPDATE finding SET occurrences = occurrences - 1 WHERE server = ? AND fingerprint = ?",
             (server, fingerprint),
         )
+        self._changed[server, fingerprint] = None
         self._db.execute(
             "UPDATE finding SET state = ?, because = ?, changed = ?"
             " WHERE server = ? AND fingerprint = ? AND occurrences <= 0",
@@ -332,6 +406,7 @@ class Store:
     def _tell(
         self, event: str, server: str, fingerprint: str, because: str, document: dict[str, object], state: str = ""
     ) -> None:
+        self._changed[server, fingerprint] = None
         names = ("rule", "severity", "cause", "says", "root", "fixes")
         body = {"server": server, "finding": fingerprint, "state": state, "because": because}
         body = {name: value for name, value in body.items() if value}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import cast
 
 from specwatch.config import Server
 from specwatch.domain import Finding, Severity, Status, Verdict
+from specwatch.excerpt import excerpt
 from specwatch.health import Probe, Pulse
 from specwatch.inspection import Document
-from specwatch.live import Change, Live
+from specwatch.live import Change, Live, Told
 from specwatch.log.incidents import Known
+from specwatch.report import redact
 from specwatch.report.as_json import finding_object
 from specwatch.sources.base import Source
 from specwatch.sources.once import Raw
@@ -31,6 +34,8 @@ class Watched:
     open: set[str] = field(default_factory=set)
     moved: bool = False
     fed_at: float = 0.0
+    fresh: list[Raw] = field(default_factory=list)
+    """The lines of the last `read`."""
     _saved: str = ""
 
     @classmethod
@@ -46,7 +51,7 @@ class Watched:
 
     def read(self, now: float) -> list[Change]:
         """Take in what is new."""
-        raws = self.source.read(now)
+        raws = self.fresh = self.source.read(now)
         changes = self.live.restart(now) if self.source.broke() else []
         for raw in raws:
             self.live.feed(raw, now)
@@ -68,11 +73,18 @@ class Watched:
     def save(self) -> str | None:
         """The position as JSON, None when it is what it was at the last call."""
         self.moved = False
-        saved = json.dumps({"source": self.source.position(), "context": self.context, "place": self.place})
+        context = [raw._replace(text=_without_secrets(raw.text)) for raw in self.context]
+        saved = json.dumps({"source": self.source.position(), "context": context, "place": self.place})
         if saved == self._saved:
             return None
         self._saved = saved
         return saved
+
+
+@lru_cache(maxsize=256)
+def _without_secrets(text: str) -> str:
+    """A line of the context as it may be stored: the same few lines are saved once a second."""
+    return redact.text(text)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,25 +98,26 @@ class Patient:
     place: int = 0
 
 
-def seen(watched: Watched, key: str, place: int, document: Document, *, before_ready: bool, wall: float) -> Seen | None:
+def seen(watched: Watched, told: Told, document: Document, *, wall: float) -> Seen | None:
     """The fact of a diagnosed incident; None for what is not worth keeping (an advice, a notice of a known rule)."""
     verdict = cast("dict[str, str]", document["verdict"])
     refuted = verdict["status"] == "refuted"
     if document["severity"] == "notice" and document["rule"] is not None and not refuted:
         return None
     root = cast("dict[str, str | None]", document.get("root") or {})
-    state = "refuted" if refuted else "resolved" if before_ready else "firing"
+    state = "refuted" if refuted else "resolved" if told.before_ready else "firing"
     return Seen(
-        key=key,
+        key=told.key,
         server=watched.server.name,
         stream=watched.source.stream,
-        place=place,
+        place=told.incident.root.offset,
         at=moment(root.get("time"), wall),
         fingerprint=str(document["id"]),
         severity=str(document["severity"]),
         document=json.dumps(document),
         state=state,
-        because=verdict["because"] if refuted else "the server was ready again afterwards" if before_ready else "",
+        because=verdict["because"] if refuted else "the server was ready again afterwards" if told.before_ready else "",
+        excerpt="" if refuted else excerpt(told.incident, told.around, watched.source.where),
     )
 
 

@@ -6,15 +6,37 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 "$python" -c 'import ensurepip, venv' 2>/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends python3-venv; }
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-# what the tests of the daemon drive: a real systemd with its journal, a real logrotate
-if ! { command -v systemd-nspawn && command -v logrotate && [ -x /lib/systemd/systemd-journal-remote ]; } >/dev/null; then
-  apt-get update -q && apt-get install -qy --no-install-recommends systemd-container systemd-journal-remote dbus logrotate
+# the real parts that tests start themselves, on loopback or in boxes of their own: command, package. What is there
+# already stays as it is.
+missing=()
+while read -r command package; do
+  command -v "$command" >/dev/null || [ -x "$command" ] || missing+=("$package")
+done <<'PARTS'
+systemd-nspawn systemd-container
+/lib/systemd/systemd-journal-remote systemd-journal-remote
+dbus-daemon dbus
+logrotate logrotate
+dockerd docker.io
+ip iproute2
+kubectl kubernetes-client
+prometheus prometheus
+promtool prometheus
+prometheus-alertmanager prometheus-alertmanager
+chromium chromium
+chromedriver chromium-driver
+PARTS
+if [ ${#missing[@]} -gt 0 ]; then
+  apt-get update -q
+  apt-get install -qy --no-install-recommends "${missing[@]}"
+  # a package of its own in later releases
+  command -v docker >/dev/null || apt-get install -qy --no-install-recommends docker-cli
 fi
 .venv/bin/python -m pip install -q --disable-pip-version-check -e '.[test]'
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-.venv/bin/python -m pytest -n auto "$@"
+# the real SGLang is a stage of its own: tests/e2e/real_sglang/run.sh
+.venv/bin/python -m pytest -n auto --ignore=tests/e2e/test_apply_real_sglang.py "$@"
 
 # against the real SGLang, where one is at hand: a command that answers cases (see tools/compare_real.py)
 if [ -n "${SPECWATCH_REAL_SGLANG:-}" ]; then

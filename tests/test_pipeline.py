@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from specwatch.domain import Applicability, Finding, Severity, Status
+from specwatch.domain import Applicability, Finding, Incident, Severity, Status
 from specwatch.launch.command import parse
+from specwatch.log.incidents import incidents
 from specwatch.models.memory import MemoryModels
-from specwatch.pipeline import find, fold
+from specwatch.pipeline import MOST_DIFFERENT, MOST_OF_A_KIND, Passed, conclusions, find, fold
 from specwatch.proof import framed
 from specwatch.rulebook.book import load_directories
 
@@ -181,3 +183,20 @@ def test_a_fingerprint_does_not_hang_on_numbers() -> None:
         findings(crash(f"FrobnicationError: worker {n} at 0x{n:x} died"), {})[0].fingerprint for n in (12, 345)
     )
     assert first == second
+
+
+def test_of_very_many_different_crashes_some_are_examined_and_the_others_counted() -> None:
+    (found,) = incidents(framed(start(1) + crash("ValueError: case 0")), BOOK.role_of)
+    forged = replace(found, outlived="the server went on")
+
+    def examined(several: Iterable[Incident]) -> tuple[int, int]:
+        passed = Passed()
+        got = list(conclusions(several, BOOK, lambda: MemoryModels({}), passed=passed))
+        return len(got), passed.count
+
+    many = [replace(found, error=f"ValueError: case {number}") for number in range(MOST_OF_A_KIND + 7)]
+    assert examined(many) == (MOST_OF_A_KIND, 7)
+    assert examined([*many, *many[:5]]) == (MOST_OF_A_KIND + 5, 7)  # what was examined once costs nothing more
+    assert examined([*many, replace(found, error="KeyError: 'x'")]) == (MOST_OF_A_KIND + 1, 7)
+    noise = [replace(forged, error=f"Made{number}Up: x") for number in range(MOST_DIFFERENT + 9)]
+    assert examined([*noise, found]) == (MOST_DIFFERENT + 1, 9)

@@ -174,6 +174,8 @@ def launches(root: Path, seed: int, count: int) -> Iterator[Json]:
         if algorithm != "NGRAM" and dice.random() < 0.95:
             argv += ["--speculative-draft-model-path", folder.write("draft", config, pick(dice, tokens, 0, 64), {}, fc)]
         argv += list(more_flags(dice, algorithm))
+        if dice.random() < 0.3:
+            argv += list(general_flags(dice))
         env = (
             {}
             if dice.random() < 0.9
@@ -227,6 +229,74 @@ def more_flags(dice: random.Random, algorithm: str) -> Iterator[str]:
         yield from ("--tp-size", "2")
         if dice.random() < 0.5:
             yield from ("--attn-dp-size", "2")
+
+
+GENERAL: tuple[tuple[str, ...], ...] = (
+    ("--page-size", "0", "1", "16", "64"),
+    ("--chunked-prefill-size", "-1", "0", "100", "4096"),
+    ("--schedule-policy", "fcfs", "lpm", "foo"),
+    ("--schedule-conservativeness", "0", "-1", "1.2"),
+    ("--dtype", "auto", "float16", "float32", "int8"),
+    ("--quantization", "fp8", "awq"),
+    ("--kv-cache-dtype", "auto", "fp8_e5m2", "fp8_e4m3"),
+    ("--attention-backend", "triton", "flashinfer", "torch_native"),
+    ("--sampling-backend", "pytorch", "flashinfer"),
+    ("--grammar-backend", "xgrammar", "none", "foo"),
+    ("--cuda-graph-max-bs-decode", "16", "0", "-1"),
+    ("--max-running-requests", "0", "8", "-1"),
+    ("--max-total-tokens", "0", "4096"),
+    ("--mem-fraction-static", "0.5", "1.5", "0"),
+    ("--swa-full-tokens-ratio", "0", "0.5", "2"),
+    ("--nnodes", "2"),
+    ("--dp-size", "2", "0"),
+    ("--pp-size", "2"),
+    ("--ep-size", "2"),
+    ("--moe-dense-tp-size", "1", "2"),
+    ("--base-gpu-id", "-1", "1"),
+    ("--gpu-id-step", "0", "2"),
+    ("--served-model-name", "a:b", "a"),
+    ("--max-lora-rank", "8"),
+    ("--lora-target-modules", "q_proj"),
+    ("--stream-interval", "0", "2"),
+    ("--decode-log-interval", "0", "10"),
+    ("--watchdog-timeout", "0", "-1"),
+    ("--tool-call-parser", "qwen25", "foo"),
+    ("--reasoning-parser", "qwen3", "foo"),
+    ("--load-format", "dummy", "foo"),
+    ("--tokenizer-mode", "slow", "foo"),
+    ("--tokenizer-worker-num", "0", "2"),
+    ("--radix-eviction-policy", "lfu", "foo"),
+    ("--ssl-certfile", "cert.pem"),
+    ("--ssl-keyfile", "key.pem"),
+    ("--log-level", "info", "foo", "INFO"),
+    ("--dllm-algorithm", "LowConfidence", "foo"),
+    ("--grpc-port", "30000", "40000"),
+    ("--hicache-ratio", "2", "0.5"),
+    ("--prefill-max-requests", "0", "4"),
+    ("--enable-lora",),
+    ("--enable-torch-compile",),
+    ("--disable-radix-cache",),
+    ("--enable-hierarchical-cache",),
+    ("--disable-overlap-schedule",),
+    ("--disable-cuda-graph",),
+    ("--disable-cuda-graph-padding",),
+    ("--enable-priority-scheduling",),
+    ("--enable-pdmux",),
+    ("--enable-mis",),
+    ("--enable-deterministic-inference",),
+    ("--enable-dp-attention",),
+    ("--enable-metrics",),
+    ("--skip-server-warmup",),
+)
+"""Flags beside speculation, with some of their values."""
+
+
+def general_flags(dice: random.Random) -> Iterator[str]:
+    """One to three flags that have nothing to do with speculation."""
+    for flag, *values in dice.sample(GENERAL, dice.choice((1, 1, 2, 3))):
+        yield flag
+        if values:
+            yield dice.choice(values)
 
 
 def own_answer(case: Json) -> tuple[str, str | None, str | None]:

@@ -29,6 +29,8 @@ from specwatch.checks import (
     parsing,
     quantization,
     server_args,
+    serving,
+    simulation,
     vocabulary,
     weights,
 )
@@ -38,7 +40,9 @@ from specwatch.models.base import Models
 
 IN_ORDER: tuple[Check, ...] = (
     *parsing.CHECKS,
+    serving.LOG_LEVEL,
     features.EARLY,
+    serving.ENCRYPTION,
     configs.TARGET,
     quantization.SERVE,
     context.TARGET_CONTEXT,
@@ -53,9 +57,11 @@ IN_ORDER: tuple[Check, ...] = (
     parallel.EXPERT_PARALLEL,
     *arguments.CHECKS,
     features.WEIGHT_CACHE,
+    serving.DIFFUSION,
     features.CACHES,
     features.UNIFIED_MEMORY,
     server_args.BEFORE_LORA,
+    serving.PAGES,
     *lora.CHECKS,
     server_args.AFTER_LORA,
     context.GIVEN_CONTEXT,
@@ -81,6 +87,7 @@ IN_ORDER: tuple[Check, ...] = (
     dflash_config.FEATURE_WIDTH,
     eagle.EAGLE_FEATURES,
     dtypes.DRAFT_DTYPE,
+    simulation.SIMULATION,
     *adjustments.CHECKS,
 )
 CHECKS: Mapping[str, Check] = {check.name: check for check in IN_ORDER}

@@ -30,12 +30,47 @@ def attention(subject: Subject) -> Attention:
     """The attention backends that a launch names."""
     launch = subject.launch
     prefill, decode = launch.text_value("prefill_attention_backend"), launch.text_value("decode_attention_backend")
-    base = launch.text_value("attention_backend")
+    base = launch.text_value("attention_backend") or default_of_gpu(subject)
     if prefill is not None and prefill == decode:
         base = prefill
     if base == "fa3" and launch.value("kv_cache_dtype") == "fp8_e5m2":
         base = "triton"
     return Attention(base=base, prefill=prefill or base, decode=decode or base)
+
+
+_PLAIN = frozenset(
+    f"{name}ForCausalLM" for name in ("Llama", "Mistral", "Mixtral", "Qwen2", "Qwen2Moe", "Qwen3", "Qwen3Moe")
+)
+"""Targets whose attention is chosen by the GPU alone: no latent attention, no sinks, no override of their own."""
+_SWAYING = ("enable_deterministic_inference", "enable_mis", "dllm_algorithm", "enable_beam_search", "enable_hisparse")
+
+
+def default_of_gpu(subject: Subject) -> str | None:
+    """The attention backend that SGLang takes by itself on the launch's GPU, None where that is not known.
+
+    Mirrors model_override_base.py: get_default_attn_backend, for plain targets on a CUDA 12.4 or ROCm as SGLang comes
+    with, where it has been the same since 0.5.11.
+    """
+    launch, gpu = subject.launch, subject.gpu
+    if gpu is None or not subject.since("0.5.11") or launch.text_value("device") not in (None, "auto", "cuda"):
+        return None
+    if any(launch.is_set(name) for name in _SWAYING) or "fp4" in (launch.text_value("kv_cache_dtype") or ""):
+        return None
+    try:
+        names = subject.target().architectures
+    except ModelError:
+        return None
+    if not names or names[0] not in _PLAIN:
+        return None
+    topk, page = subject.number("speculative_eagle_topk"), subject.number("page_size")
+    chain = topk is None or (topk == 1 and page in (None, 1))
+    if gpu.is_sm(9) and chain:
+        return "fa3"
+    if gpu.is_sm(10) and chain:
+        forced = subject.algorithm == "DFLASH" and subject.since("0.5.23")
+        if subject.algorithm is None or topk is not None or forced:
+            return "trtllm_mha"
+    return "aiter" if gpu.rocm else "flashinfer"
 
 
 _PAGED: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -18,8 +18,7 @@ HOOKS = {"EAGLE3": ("eagle3",), "DFLASH": ("dflash",), "DSPARK": ("dspark", "dfl
 
 @cache
 def _table() -> dict[str, Any]:
-    text = resources.files("specwatch.checks").joinpath("data/capture_hooks.json").read_text("utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "capture_hooks.json").read_bytes())
     return table
 
 

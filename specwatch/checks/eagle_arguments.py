@@ -134,6 +134,16 @@ def _rejection_sampling(subject: Subject, topk: int | None) -> Iterator[Law]:
             since="0.5.14",
             facts=facts,
         )
+    if subject.launch.is_set("enable_multi_layer_eagle"):
+        yield Law(
+            cause="rejection-sampling-multi-layer",
+            flags=(flag, "--enable-multi-layer-eagle"),
+            message=f"{flag} is not supported with multi-layer EAGLE (--enable-multi-layer-eagle).",
+            exception="NotImplementedError",
+            since="0.5.14",
+            before="0.5.15",
+            facts=facts,
+        )
 
 
 def _deterministic(subject: Subject, flag: str) -> Iterator[Law]:

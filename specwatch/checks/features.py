@@ -89,7 +89,7 @@ def _deepseek_v4(subject: Subject) -> Iterator[Law | Doubt]:
 
 
 def _attention(subject: Subject) -> Iterator[Law | Doubt]:
-    """Mirrors handle_attention_backend_compatibility, as far as it needs no GPU kind."""
+    """Mirrors handle_attention_backend_compatibility."""
     if backends.attention(subject).base == "flex_attention" and subject.launch.text_value("speculative_algorithm"):
         yield Law(
             cause="flex-attention-with-speculation",
@@ -97,6 +97,47 @@ def _attention(subject: Subject) -> Iterator[Law | Doubt]:
             message="Speculative decoding is currently not supported with Flex Attention backend",
             exception="AssertionError",
             since="0.5.4",
+        )
+    yield from _gpu(subject)
+
+
+def _gpu(subject: Subject) -> Iterator[Law]:
+    """What the kind of GPU rules out, where it is known. Mirrors the same function and kv_cache_hook.py."""
+    gpu = subject.gpu
+    if gpu is None or gpu.rocm or subject.launch.text_value("device") not in (None, "auto", "cuda"):
+        return
+    prefill, decode = backends.attention(subject).both
+    for cause, backend, message in (
+        ("prefill", prefill, "prefill requires Hopper (SM90), Blackwell (SM100), or SM120 GPUs."),
+        ("decode", decode, "decode is only supported on Hopper (SM90), Blackwell (SM100) and (SM120) GPUs."),
+    ):
+        if backend == "trtllm_mha" and not any(gpu.is_sm(major) for major in (9, 10, 12)):
+            yield Law(
+                cause=cause,
+                flags=("--attention-backend", f"--{cause}-attention-backend"),
+                message=f"TRTLLM MHA backend for {message} Please use a different {cause} backend.",
+                since="0.5.19",
+                facts={"gpu": gpu.name},
+            )
+    dtype = subject.launch.text_value("kv_cache_dtype")
+    if dtype == "nvfp4" and not (gpu.is_sm(10) or gpu.is_sm(12)):
+        yield Law(
+            cause="gpu",
+            flags=("--kv-cache-dtype",),
+            message="--kv-cache-dtype=nvfp4 requires Blackwell SM100 or SM120. Use --kv-cache-dtype=fp4_mx_block16 for "
+            "the block-size-16 FP4 recipe.",
+            exception="RuntimeError",
+            since="0.5.16",
+            facts={"gpu": gpu.name},
+        )
+    if dtype == "mxfp8" and gpu.capability is not None and gpu.capability < (10, 0):
+        yield Law(
+            cause="gpu",
+            flags=("--kv-cache-dtype",),
+            message="--kv-cache-dtype mxfp8 requires an SM100+ (Blackwell) GPU for the block-scaled operands used by "
+            "the FA4 MXFP8 attention path.",
+            since="0.5.16",
+            facts={"gpu": gpu.name},
         )
 
 

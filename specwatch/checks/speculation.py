@@ -5,6 +5,7 @@ Mirrors srt/arg_groups/speculative_hook.py: handle_speculative_decoding, in its 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -190,13 +191,30 @@ def _adaptive_steps(release: str) -> list[int]:
     return [0, 1, 3, 7] if older(release, "0.5.20") else [0, 1, 3, 5, 7]
 
 
+def _steps_of_file(subject: Subject, path: str) -> list[int] | Doubt:
+    """The step counts that a configuration file allows. Mirrors adaptive_spec_params.py: _load_adaptive_config."""
+    flag = "--speculative-adaptive-config"
+    try:
+        given = json.loads(subject.models.text(path))
+    except (ModelError, ValueError, RecursionError) as error:
+        return Doubt(f"{path} of {flag} could not be read: {error}")
+    entries = [entry for key, entry in given.items() if key.isdigit()] if isinstance(given, dict) else []
+    found: set[int] = set()
+    for entry in entries:
+        steps = entry.get("candidate_steps") if isinstance(entry, dict) else None
+        if not isinstance(steps, list) or not steps or not all(isinstance(one, int) and one >= 0 for one in steps):
+            return Doubt(f"{path} of {flag} holds an entry that is no list of step counts: {str(steps)[:80]}")
+        found.update(steps)
+    return sorted(found) or Doubt(f"{path} of {flag} has no entry for any batch size")
+
+
 def _adaptive(subject: Subject) -> Iterator[Law | Doubt]:
     """Mirrors _init_adaptive_speculative_params."""
     path, steps = subject.launch.text_value("speculative_adaptive_config"), subject.number("speculative_num_steps")
-    if path is not None:
-        yield Doubt(f"{path} of --speculative-adaptive-config is not read: which step counts it allows")
+    candidates = _adaptive_steps(subject.launch.sglang) if path is None else _steps_of_file(subject, path)
+    if isinstance(candidates, Doubt):
+        yield candidates
         return
-    candidates = _adaptive_steps(subject.launch.sglang)
     if steps is not None and steps not in candidates:
         yield Law(
             cause="steps-not-a-candidate",

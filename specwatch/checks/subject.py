@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from specwatch.domain import NOTHING, Evidence, Launch, Phase, Status, Value, Verdict
 from specwatch.errors import ModelError
+from specwatch.launch.gpus import Gpu, kind
 from specwatch.launch.unfilled import Unfilled, guarded
 from specwatch.models.base import ModelConfig, Models, Tokenizer
 
@@ -121,6 +122,11 @@ class Subject:
     def env_flag(self, name: str) -> bool:
         """A boolean environment variable of the launch, as srt/environ.py: EnvBool reads it."""
         return self.launch.env.get(name, "").lower() in ("true", "1", "yes", "y")
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The kind of GPU, where somebody or the log says so; without one the launch's `--device` may still tell."""
+        return kind(self.launch.gpu) if self.launch.gpu else None
 
     def since(self, release: str) -> bool:
         """Whether the launch's SGLang is this release or newer; an unknown one is taken for the newest."""

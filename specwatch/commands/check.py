@@ -33,6 +33,7 @@ class Options:
     models_dir: Sequence[Path] = ()
     format: str = "text"
     sglang: str = ""
+    gpu: str = ""
     strict: bool = False
     online: bool = False
     rules: Sequence[Path] = ()
@@ -95,7 +96,7 @@ def _launch(target: Targeted, options: Options, models: LocalModels) -> Launch:
         launch = parse(target.command, release, read_file=reader(models), lenient=True)
     except LaunchError as error:
         raise ConfigError(f"{target.name}: {error}") from error
-    return replace(launch, env={**target.env, **launch.env})
+    return replace(launch, env={**target.env, **launch.env}, gpu=options.gpu)
 
 
 def installed(target: Targeted) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from specwatch.commands.contract import Exit, Format
 from specwatch.commands.reading import Outcome, outcomes
 from specwatch.domain import Finding, Launch, Severity
 from specwatch.errors import ConfigError, LaunchError, SourceError
+from specwatch.log.anchors import engine
 from specwatch.log.prefilter import incidents
-from specwatch.pipeline import conclusions, fold, merge
+from specwatch.pipeline import Passed, conclusions, fold, merge
 from specwatch.report.as_json import SourceRead
 from specwatch.rulebook.book import Rulebook
 from specwatch.sources.blocks import name_of
@@ -37,6 +38,7 @@ class Options:
     format: Format = Format.TEXT
     show_all: bool = False
     sglang: str = ""
+    gpu: str = ""
     online: bool = False
     rules: Sequence[Path] = ()
     jobs: int | None = None
@@ -81,7 +83,9 @@ def run(options: Options) -> Exit:
             say(got.failed)
             complete = False
         folded.append(got.findings)
-        sources.append(SourceRead(path=name_of(got.path), bytes=got.bytes, lines=got.lines, runs=got.runs))
+        sources.append(
+            SourceRead(path=name_of(got.path), bytes=got.bytes, lines=got.lines, runs=got.runs, passed=got.passed)
+        )
     findings = merge(folded)
     shown = findings if options.show_all else tuple(f for f in findings if _worth_showing(f))
     _print(options.format, findings, shown, sources, complete)
@@ -139,19 +143,27 @@ def _expanded(options: Options) -> tuple[list[str], bool]:
 
 
 def _read(path: str, options: Options, book: Rulebook, launch: Launch | None, cores: int) -> Outcome:
-    stats = Stats()
+    stats, passed = Stats(), Passed()
     failed = ""
 
     def findings() -> Iterator[Finding]:
         nonlocal failed
         try:
-            found = incidents(path, stats, book.role_of, cores=cores)
-            yield from conclusions(found, book, lambda: options.models, launch, options.sglang)
+            found = incidents(path, stats, book.role_of, cores=cores, search=partial(engine, book.anchors))
+            yield from conclusions(found, book, lambda: options.models, launch, options.sglang, passed, options.gpu)
         except SourceError as error:
             failed = str(error)
 
     folded = fold(findings())
-    return Outcome(path=path, findings=folded, bytes=stats.bytes, lines=stats.lines, runs=stats.runs, failed=failed)
+    return Outcome(
+        path=path,
+        findings=folded,
+        bytes=stats.bytes,
+        lines=stats.lines,
+        runs=stats.runs,
+        passed=passed.count,
+        failed=failed,
+    )
 
 
 def _worth_showing(finding: Finding) -> bool:

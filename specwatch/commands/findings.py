@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import cast
 
 from specwatch.commands.contract import Exit, Format
+from specwatch.commands.deeds import Deeds, action_object
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
 from specwatch.store import Kept, Store
 
 
-def _kept(config: Path | None, state: Path | None) -> list[Kept]:
-    """All findings of the store that the configuration, or `--state`, names. Raises ConfigError where there is none."""
+def _settings(config: Path | None, state: Path | None) -> Settings:
     given = config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
     settings = load(given, allow_insecure=True) if given else Settings()
-    if state:
-        settings = replace(settings, state=replace(settings.state, dir=str(state)))
+    return replace(settings, state=replace(settings.state, dir=str(state))) if state else settings
+
+
+def _kept(config: Path | None, state: Path | None) -> list[Kept]:
+    """All findings of the store that the configuration, or `--state`, names. Raises ConfigError where there is none."""
+    settings = _settings(config, state)
     folder = state_directory(settings)
     if not (folder / "specwatch.db").is_file():
         raise ConfigError(f"{folder}: holds no store; name the daemon's with --config FILE or --state DIR")
@@ -71,11 +75,22 @@ def show_finding(name: str, kind: Format, config: Path | None, state: Path | Non
     found = [one for one in _kept(config, state) if one.fingerprint.startswith(name)]
     if not found:
         raise ConfigError(f"no finding has the id {name} (specwatch findings list --all)")
+    deeds = Deeds(_settings(config, state))
     if kind is Format.JSON:
-        print(json.dumps({"schema": 1, "findings": [document(one) for one in found]}, indent=1))
+        shown = [
+            {
+                **document(one),
+                "actions": [action_object(action) for action in deeds.of(one.server)],
+                "breaker": deeds.breakers.get(one.server, ""),
+            }
+            for one in found
+        ]
+        print(json.dumps({"schema": 1, "findings": shown}, indent=1))
         return Exit.CLEAN
     for one in found:
         print("\n".join(_page(one)))
+        for line in deeds.lines(one.server, one.fingerprint):
+            print(_plain(line))
     return Exit.CLEAN
 
 

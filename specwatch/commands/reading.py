@@ -26,6 +26,7 @@ class Outcome:
     bytes: int = 0
     lines: int = 0
     runs: int = 0
+    passed: int = 0
     failed: str = ""
 
 

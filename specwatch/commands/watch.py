@@ -7,11 +7,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from specwatch.alerting import Alerting, shown
 from specwatch.casework import Say
 from specwatch.commands.common import SITE_RULES
 from specwatch.commands.contract import Exit
@@ -19,6 +20,7 @@ from specwatch.config import DEFAULT_FILE, Server, Settings, load, refuse_writab
 from specwatch.daemon import Daemon
 from specwatch.errors import ConfigError, RuleError, SpecwatchError
 from specwatch.notify import notify, reloading, watchdog_seconds
+from specwatch.proposing import Proposer
 from specwatch.report.text import clean
 from specwatch.rulebook.book import Rulebook
 from specwatch.sources.base import Source
@@ -53,7 +55,7 @@ def run(options: Options) -> int:
     """Watch until told to stop; gives the exit code, with `-- CMD` that of the command."""
     settings = _settings(options)
     if options.print_config:
-        print(show(settings))
+        print(show(shown(settings)))
         return Exit.CLEAN
     book, refused = _rulebook(settings, options)
     if options.check_config:
@@ -163,12 +165,20 @@ def _watch(options: Options, settings: Settings, book: Rulebook, store: Store, s
         server = settings.servers[0] if settings.servers else Server(name=name, logs=("-",))
         wrapped = Wrapped(options.command, f"{name}|child {os.getpid()}")
         sources.append((server, wrapped.pipes))
-    with _signals() as caught:
-        daemon = Daemon(settings, store, book, say, _Time(), sources, wake=caught.fd)
+    with _signals() as caught, ExitStack() as ends:
+        clock = _Time()
+        proposer = Proposer(store.path.parent, say)
+        alerting = Alerting(store, say)
+        alerting.configure(settings)
+        daemon = Daemon(settings, store, book, say, clock, sources, wake=caught.fd, proposer=proposer)
         try:
             say("info", "watch_started", servers=len(settings.servers), rules=len(book.rules), store=str(store.path))
             if options.once:
                 return _once(daemon, store)
+            if settings.web.listen:
+                from specwatch.web.start import start
+
+                ends.callback(start(lambda: daemon.settings, store.path, daemon.tally, clock.now, clock.wall, say))
             notify("READY=1")
             while True:
                 daemon.turn(watchdog_or(60.0))
@@ -177,7 +187,7 @@ def _watch(options: Options, settings: Settings, book: Rulebook, store: Store, s
                     if wrapped is not None and number in FORWARDED:
                         wrapped.signal(number)
                     elif number == signal.SIGHUP:
-                        _reload(options, daemon, say)
+                        _reload(options, daemon, alerting, say)
                     elif number in (signal.SIGTERM, signal.SIGINT):
                         return Exit.CLEAN
                 if daemon.all_ended and (wrapped is None or wrapped.exit_code() is not None):
@@ -186,6 +196,7 @@ def _watch(options: Options, settings: Settings, book: Rulebook, store: Store, s
         finally:
             notify("STOPPING=1")
             daemon.close()
+            alerting.close(finished=options.once or daemon.all_ended)
             say("info", "watch_ended")
             if wrapped is not None:
                 wrapped.close()
@@ -209,7 +220,7 @@ def _answer(store: Store) -> Exit:
     return Exit.FINDINGS if store.findings(state="firing") else Exit.CLEAN
 
 
-def _reload(options: Options, daemon: Daemon, say: Say) -> None:
+def _reload(options: Options, daemon: Daemon, alerting: Alerting, say: Say) -> None:
     """Take the new configuration and rules; the old ones stay where the new ones fail."""
     reloading()
     try:
@@ -217,7 +228,11 @@ def _reload(options: Options, daemon: Daemon, say: Say) -> None:
         book, refused = _rulebook(settings, options)
         if refused:
             raise RuleError("\n".join(refused))
+        alerting.configure(settings)
+        before = daemon.settings.web.listen
         daemon.configure(settings, book)
+        if settings.web.listen != before:
+            say("warning", "web_unmoved", listen=before, says="another [web] listen needs a restart")
         say("info", "configuration_reloaded", servers=len(settings.servers))
     except SpecwatchError as error:
         say("error", "configuration_refused", because=str(error), says="the old one stays")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from specwatch.domain import Change, Launch
 from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting, setting_env
 from specwatch.launch.flags import table
+from specwatch.lazy import compiled
 
-_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+_NUMBER = compiled(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 def change(ask: Request) -> Iterator[Proposal]:

@@ -19,7 +19,8 @@ from specwatch.launch.command import removal, setting
 FRACTION = "--mem-fraction-static"
 HIGHEST = 0.95  # above it CUDA itself, NCCL and the activations find no room
 MARGIN = 0.05
-LEAST_CACHE = 0.03  # of the GPU: below that a KV cache serves nobody
+LEAST_CACHE = 0.03  # of the GPU: what a share that is lowered must still leave for the KV cache
+LEAST_ROOM = 0.015  # of the GPU: below that a KV cache serves nobody
 DEFAULT_REQUESTS = 48  # what SGLang sets for speculation where --max-running-requests is not given
 GRAPH_SIZES = "--cuda-graph-max-bs-decode|--cuda-graph-max-bs"
 
@@ -31,7 +32,7 @@ def raise_memory_fraction(ask: Request) -> Iterator[Proposal]:
         return
     base = max(value for value in (now, minimum) if value is not None)
     wanted = math.ceil(round((base + MARGIN) * 100, 6)) / 100
-    if wanted > HIGHEST and minimum is not None and minimum + LEAST_CACHE <= HIGHEST:
+    if wanted > HIGHEST and minimum is not None and minimum + LEAST_ROOM <= HIGHEST:
         wanted = HIGHEST
     if wanted > HIGHEST or (now is not None and wanted <= now):
         return  # what fills the GPU at this share fits at no share

@@ -7,16 +7,16 @@ draft's own `dflash_config` says. What stays of it is therefore restated togethe
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 
 from specwatch.checks.subject import OVERRIDE, Subject, Unreadable
 from specwatch.domain import Applicability, Change, Launch, Value
 from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import removal, setting
+from specwatch.lazy import compiled
 
 SECTIONS = ("dflash_config", "dspark_config")
-DRAFT_ONLY = re.compile(
+DRAFT_ONLY = compiled(
     r"(dflash|dspark)_config\..*|dspark_.*|block_size|(num_)?target_layer.*|mask_token.*|markov_.*|projector_type"
     r"|shift_label|pure_draft_prefix_len|gru_hidden_dim|emb_dim"
 )

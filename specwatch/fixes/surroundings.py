@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from specwatch.checks.subject import Subject, Unreadable
@@ -10,12 +9,13 @@ from specwatch.domain import Applicability, Value
 from specwatch.errors import ModelError
 from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import container_setting, removal, setting
+from specwatch.lazy import compiled
 from specwatch.models.base import Config
 
 SHARED_MEMORY = "32g"
 PATIENCE = 600  # seconds
 KV = "num_key_value_heads"
-_HOST_NETWORK = re.compile(r"--net(?:work)?[= ]host\b")
+_HOST_NETWORK = compiled(r"--net(?:work)?[= ]host\b")
 
 
 def more_shared_memory(ask: Request) -> Iterator[Proposal]:

@@ -6,15 +6,15 @@ optional arguments, so that the answer does not depend on the Python that runs s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specwatch.domain import Value
 from specwatch.launch.convert import Refusal, stored
 from specwatch.launch.flags import Ambiguous, Flag, FlagTable
+from specwatch.lazy import compiled
 
-_NEGATIVE = re.compile(r"^-\d+$|^-\d*\.\d+$")
+_NEGATIVE = compiled(r"^-\d+$|^-\d*\.\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

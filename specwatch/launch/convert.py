@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from decimal import Decimal
 
 from specwatch.domain import Value
 from specwatch.launch.flags import Flag
@@ -30,6 +29,8 @@ def human_int(text: str) -> int:
     iec = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)", text)
     if found:
+        from decimal import Decimal
+
         number, suffix = found.groups()
         if suffix in iec and "." in number:
             raise _WrongType(

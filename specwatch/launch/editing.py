@@ -61,7 +61,7 @@ def _rebuilt(launch: Launch, text: str, read_file: ReadFile | None, *, lenient: 
     path = _config(lost)
     if path is None or read_file is not None or lenient:
         built = build(text, launch.sglang, text=shown, read_file=read_file, lenient=lenient)
-        return replace(built, origin=launch.origin)
+        return replace(built, origin=launch.origin, gpu=launch.gpu)
     # The file is not at hand: its values are those that the launch had and the command does not set.
     values = _taken_over(launch, located, flags)
     return Launch(
@@ -71,6 +71,7 @@ def _rebuilt(launch: Launch, text: str, read_file: ReadFile | None, *, lenient: 
         text=shown,
         values=MappingProxyType(values),
         origin=launch.origin,
+        gpu=launch.gpu,
     )
 
 

@@ -96,6 +96,7 @@ class FlagTable:
         self.fields = fields
         self.later = later
         self.certain = certain
+        self._by_dest: dict[str, Flag] = {}
         self._by_name = {name: flag for flag in self.flags for name in flag.names}
 
     def __len__(self) -> int:
@@ -152,13 +153,10 @@ class FlagTable:
 
     def by_dest(self, dest: str) -> Flag | None:
         """The flag that sets an argument, the current one before deprecated ones; None when it has no flag."""
-        deprecated = None
-        for flag in self.flags:
-            if flag.dest == dest:
-                if not flag.deprecated:
-                    return flag
-                deprecated = deprecated or flag
-        return deprecated
+        if not self._by_dest:
+            self._by_dest |= {flag.dest: flag for flag in reversed(self.flags)}
+            self._by_dest |= {flag.dest: flag for flag in reversed(self.flags) if not flag.deprecated}
+        return self._by_dest.get(dest)
 
     def prefixed(self, prefix: str) -> tuple[Flag, ...]:
         """All flags one of whose spellings begins with `prefix`."""
@@ -277,6 +275,7 @@ def _widened(flag: Flag, later: Flag | None) -> Flag:
     return replace(flag, choices=choices, type=later.type if human else flag.type)
 
 
+@lru_cache(maxsize=32)
 def field_names(release: str) -> frozenset[str]:
     """The names of the arguments of ServerArgs in a known release."""
     return frozenset(record["d"] for record in _records(release) if _is_field(record))

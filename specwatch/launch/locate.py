@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 
 from specwatch.errors import LaunchError
 from specwatch.launch.shell import Lexer, Operator, Token, Word
+from specwatch.lazy import compiled
 
 MAX_BYTES = 1_000_000
 MAX_TOKENS = 50_000
 MAX_DEPTH = 4
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_FLAG_AHEAD = re.compile(r"\s*-")
+_ASSIGNMENT = compiled(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_FLAG_AHEAD = compiled(r"\s*-")
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _CONTAINER_VERBS = frozenset({"run", "exec", "create"})
 _REMOTE = frozenset({"ssh", "kubectl", "oc"})

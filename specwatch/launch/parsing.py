@@ -87,7 +87,7 @@ def read(located: Located, flags: FlagTable, read_file: ReadFile | None, *, stri
     """Take a located launch apart. With `strict=False` nothing is refused and no file is read."""
     if len(located.arguments) > MAX_ARGUMENTS:
         raise LaunchError(f"the launch has {len(located.arguments)} arguments, more than {MAX_ARGUMENTS}")
-    left: frozenset[int] = _needs_no_shell(located, flags) if strict else frozenset()
+    left: frozenset[int] = needs_no_shell(located, flags) if strict else frozenset()
     try:
         handed, places = _handed_on(located, flags, strict=strict)
         handed = [_closed(token) if place in left else token for token, place in zip(handed, places, strict=True)]
@@ -233,7 +233,7 @@ def _refused(located: Located, flags: FlagTable, said: str) -> LaunchError:
     return LaunchError(f"sglang {flags.release} refuses the launch: {said}", refusal=f"{prog}: error: {said}")
 
 
-def _needs_no_shell(located: Located, flags: FlagTable) -> frozenset[int]:
+def needs_no_shell(located: Located, flags: FlagTable) -> frozenset[int]:
     """Refuse to guess where a variable that is not set in the text decides what the arguments are.
 
     Returns the arguments whose value stays open because no check depends on it.

@@ -77,11 +77,17 @@ def _through(text: str, word: Word, spans: Sequence[tuple[int, int, str]], value
             place = first[1] if start else first[0]
             out.append((place, place, written))
     try:
-        again = Lexer(_applied(text, out), {}, at=word.start).next()
+        again = Lexer(_applied(text, out), _variables(text, word), at=word.start).next()
     except LaunchError:
         again = None
     kept = isinstance(again, Word) and again.value == value
     return out if kept else [(word.start, word.end, quote(value))]
+
+
+def _variables(text: str, word: Word) -> dict[str, str]:
+    """The variables that are filled in inside a word."""
+    filled = (piece for piece in word.pieces if piece.expanded and piece.value not in word.open)
+    return {text[piece.start : piece.end].strip("${}"): piece.value for piece in filled}
 
 
 def _char(word: Word, offset: int) -> tuple[int, int, str] | None:

@@ -16,12 +16,13 @@ from specwatch.launch.editing import command_text
 from specwatch.launch.flags import Ambiguous, Flag, FlagTable, table
 from specwatch.launch.locate import locate
 from specwatch.launch.parsing import ReadFile, Reading, parse, read
+from specwatch.lazy import compiled
 
-_ARGUMENT = re.compile(r"argument (?P<label>[^:\n]{1,200}): (?P<rest>[\s\S]{1,20000})")
-_CHOICE = re.compile(r"invalid choice: (?P<value>[\s\S]{1,2000}?) \(choose from ")
-_VALUE = re.compile(r"invalid (?P<type>\w{1,60}) value: (?P<value>[\s\S]{1,2000})")
-_EXPLICIT = re.compile(r"ignored explicit argument (?P<value>[\s\S]{1,2000})")
-_CONFIG = re.compile(
+_ARGUMENT = compiled(r"argument (?P<label>[^:\n]{1,200}): (?P<rest>[\s\S]{1,20000})")
+_CHOICE = compiled(r"invalid choice: (?P<value>[\s\S]{1,2000}?) \(choose from ")
+_VALUE = compiled(r"invalid (?P<type>\w{1,60}) value: (?P<value>[\s\S]{1,2000})")
+_EXPLICIT = compiled(r"ignored explicit argument (?P<value>[\s\S]{1,2000})")
+_CONFIG = compiled(
     r"ValueError: (?:Config file must |Multiple config files |No config file |Unsupported config option )|yaml\.|"
     r"AttributeError: '\w{1,60}' object has no attribute 'replace'"
 )

@@ -11,17 +11,19 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from specwatch.domain import NOTHING, Launch, Value
 from specwatch.launch.flags import Flag, FlagTable, field_names, known_release, releases, table
+from specwatch.lazy import compiled
 
 MAX_CHARS = 1_000_000
-_KEY = re.compile(r"\s*(?:'([A-Za-z_]\w*)'\s*:|\"([A-Za-z_]\w*)\"\s*:|([A-Za-z_]\w*)\s*=(?!=))\s*")
-_ENUM = re.compile(r"<[\w.]+: (.+)>", re.S)
+_KEY = compiled(r"\s*(?:'([A-Za-z_]\w*)'\s*:|\"([A-Za-z_]\w*)\"\s*:|([A-Za-z_]\w*)\s*=(?!=))\s*")
+_ENUM = compiled(r"<[\w.]+: (.+)>", re.S)
 _BLOCK = frozenset({"DFLASH", "DSPARK", "UNO"})
 _OPEN, _CLOSE = "([{<", ")]}>"
-_STEP = re.compile(r"['\"\\,()\[\]{}<>]")
+_STEP = compiled(r"['\"\\,()\[\]{}<>]")
 
 
 # Reading
@@ -222,6 +224,7 @@ FILLED_IN: Mapping[str, Callable[[Value, Mapping[str, Value]], bool]] = MappingP
 """Arguments that SGLang fills in by itself, with the test that a value is one of those: they are not typed again."""
 
 
+@lru_cache(maxsize=4)  # a crash loop records the same arguments each time
 def recorded(text: str, sglang: str = "") -> Launch:
     """A launch rebuilt from a `server_args=` line: `python -m sglang.launch_server` and what differs from the defaults.
 

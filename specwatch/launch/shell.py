@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specwatch.errors import LaunchError
+from specwatch.lazy import compiled
 
-_PLAIN = re.compile(r"[^\s'\"\\$`|&;<>()]+")
-_IN_DOUBLE = re.compile(r'[^"\\$`]+')
-_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
-_OPERATOR = re.compile(r"\d*(?:>>|>&|>\||<<<|<<-|<<|<&|<>|>|<)|&>>|&>|&&|\|\||\|&|;;|[|&;()]")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = compiled(r"[^\s'\"\\$`|&;<>()]+")
+_IN_DOUBLE = compiled(r'[^"\\$`]+')
+_BLANK = compiled(r"(?:[ \t\r\f\v]|\\\r?\n)+")
+_OPERATOR = compiled(r"\d*(?:>>|>&|>\||<<<|<<-|<<|<&|<>|>|<)|&>>|&>|&&|\|\||\|&|;;|[|&;()]")
+_NAME = compiled(r"[A-Za-z_][A-Za-z0-9_]*")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
 
 

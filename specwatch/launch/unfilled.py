@@ -14,13 +14,14 @@ from specwatch.launch.flags import table
 from specwatch.launch.locate import locate
 from specwatch.launch.parsing import read
 from specwatch.launch.shell import Lexer, Word
+from specwatch.lazy import compiled
 
 T = TypeVar("T")
 
-_SUSPECT = re.compile(r"[$`]|\A~")
-_TILDE = re.compile(r"~[A-Za-z0-9_.-]*(?:/|\Z)")
-_SETS = re.compile(r"(?:--env=|-e)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_LEFT = re.compile(r"\$\([A-Za-z_]\w*\)")
+_SUSPECT = compiled(r"[$`]|\A~")
+_TILDE = compiled(r"~[A-Za-z0-9_.-]*(?:/|\Z)")
+_SETS = compiled(r"(?:--env=|-e)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_LEFT = compiled(r"\$\([A-Za-z_]\w*\)")
 
 
 class Unfilled(Exception):  # noqa: N818 - no error of a user: what reads the value cannot tell

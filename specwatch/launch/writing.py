@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from specwatch.launch.editing import command_text
 from specwatch.launch.locate import Located, continues, is_folded, locate
 from specwatch.launch.patches import Patch, outermost, patched
 from specwatch.launch.shell import Lexer, Operator, Token, Word, quote
+from specwatch.lazy import compiled
 
 Hide = Callable[[tuple[str, ...]], Sequence[str]]
 """Takes the words of one command and gives as many back, those that hold a secret changed."""
 
 HIDDEN = "<redacted>"
-_NAMED = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\([A-Za-z_]\w*\))")
+_NAMED = compiled(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\([A-Za-z_]\w*\))")
 _PROGRAMS = ("sglang.launch_server", "serve", "run")
 
 

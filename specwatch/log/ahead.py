@@ -1,8 +1,8 @@
-"""Searches a very large log ahead in a second process, so that two cores work on it.
+"""Searches the second half of a very large log in a second process, so that two cores work on it.
 
-The helper reads the same chunks by the same code, and sends for each where its lines lie that are not routine and how
-many lines it has. It knows nothing of the log's state and decides nothing: a chunk for which nothing fits (it died, or
-the file changed in between) is searched by whoever asked.
+The helper reads the same chunks by the same code, and sends for each where its lines lie that are to be looked at and
+how many lines it has. It knows nothing of the log's state and decides nothing: a chunk for which nothing fits (it died,
+or the file changed in between) is searched by whoever asked.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ import os
 import struct
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
 from specwatch.errors import SpecwatchError
-from specwatch.log import routine
-from specwatch.sources.chunks import Chunk, chunks
-from specwatch.sources.once import Stats
+from specwatch.log.anchors import Engine
+from specwatch.sources.blocks import BLOCK
+from specwatch.sources.chunks import Chunk, later_chunks
 
 FEWEST = 96 * 1024 * 1024
 """Bytes of a log from which a second process pays."""
 _HEAD = struct.Struct("<qqqqq")
+_PIPE = 1 << 20
+"""Bytes of answers that may wait, as much as anybody may ask for: half of a gigabyte has a tenth of that."""
 
 
 class Scan(NamedTuple):
-    """What is known of a chunk: ends of what tells lines from routine ones, ends of low acceptances, its lines."""
+    """What is known of a chunk: what `Engine.scan` gives for it, and its lines."""
 
     others: list[int]
     unaccepted: list[int]
@@ -34,14 +36,15 @@ class Scan(NamedTuple):
 
 
 class Helper:
-    """The search of one log, chunk by chunk, in the order of the log."""
+    """The search of one log from its middle on, chunk by chunk, in the order of the log."""
 
-    def __init__(self, answers: BinaryIO) -> None:
+    def __init__(self, answers: BinaryIO, middle: int) -> None:
         self._answers: BinaryIO | None = answers
+        self._middle = middle
 
     def scan(self, chunk: Chunk) -> Scan | None:
-        """The answer for the next chunk; None from the first one on that does not fit."""
-        if self._answers is None:
+        """The answer for a chunk; None before the middle, and where none fits."""
+        if self._answers is None or chunk.offset + chunk.end <= self._middle:
             return None
         head = self._answers.read(_HEAD.size)
         if len(head) == _HEAD.size:
@@ -57,48 +60,57 @@ class Helper:
 
 
 @contextmanager
-def helper(path: str) -> Iterator[Helper | None]:
+def helper(path: str, search: Callable[[], Engine]) -> Iterator[Helper | None]:
     """A helper for a log, None where it would not pay or processes cannot be forked."""
-    if not _pays(path):
+    middle = _middle(path)
+    if not middle:
         yield None
         return
     reading, writing = os.pipe()
+    with suppress(OSError):  # more than the user's pipes may hold together
+        _widen(writing)
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _work(path, writing)
+        _work(path, middle, writing, search)
     os.close(writing)
-    with os.fdopen(reading, "rb", buffering=1 << 20) as answers:
+    with os.fdopen(reading, "rb", buffering=1 << 16) as answers:
         try:
-            yield Helper(answers)
+            yield Helper(answers, middle)
         finally:
             answers.close()  # before the wait: a child that still writes ends by it
             os.waitpid(child, 0)
 
 
-def _pays(path: str) -> bool:
+def _middle(path: str) -> int:
+    """Where the helper begins, a whole number of blocks; 0 where it would not pay."""
     if sys.platform != "linux" or path == "-" or len(os.sched_getaffinity(0)) < 2:
-        return False
+        return 0
     try:
-        return os.path.isfile(path) and os.path.getsize(path) >= FEWEST  # noqa: PTH113, PTH202
+        size = os.path.getsize(path) if os.path.isfile(path) else 0  # noqa: PTH113, PTH202
     except OSError:
-        return False
+        return 0
+    return size // BLOCK // 2 * BLOCK if size >= FEWEST else 0
 
 
-def _work(path: str, writing: int) -> None:
+def _widen(writing: int) -> None:
+    import fcntl
+
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
+
+
+def _work(path: str, middle: int, writing: int, search: Callable[[], Engine]) -> None:
     """The child: answers until the end, and leaves without running anything of the parent's."""
     try:
+        engine = search()
         with os.fdopen(writing, "wb", buffering=1 << 16) as sink:
-            engine = routine.engine()
-            for part in chunks(path, Stats()):
-                if isinstance(part, Chunk):
-                    data, end, _ = part
-                    got = engine.scan(memoryview(data)[:end]) if engine else routine.scan(data, end)
-                    found = [array("I", places) for places in got]
-                    lines = part.lines(1, part.end)
-                    sink.write(_HEAD.pack(part.offset, part.end, lines, len(found[0]), len(found[1])))
-                    for places in found:
-                        places.tofile(sink)
+            for chunk in later_chunks(path, middle):
+                found = [array("I", places) for places in engine.scan(memoryview(chunk.data)[: chunk.end])]
+                lines = chunk.lines(1, chunk.end)
+                sink.write(_HEAD.pack(chunk.offset, chunk.end, lines, len(found[0]), len(found[1])))
+                for places in found:
+                    places.tofile(sink)
+                sink.flush()
     except (OSError, SpecwatchError, KeyboardInterrupt):
         pass  # the parent sees the end of the pipe, and meets the same error itself
     finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum
 
 from specwatch.domain import Frame, LogLine
+from specwatch.lazy import compiled
 from specwatch.log import traceback
 from specwatch.log.candidates import Weight
 
@@ -14,19 +14,19 @@ _MOST = 600
 _LAST = 150
 _MOST_TEXT = 512 * 1024
 
-BAR = re.compile(r".{0,400}\d{1,3}%.{0,500}\[\d\d:\d\d(?::\d\d)?<")
-USAGE_ERROR = re.compile(r"(?:[\w./-]+|[\w./-]*sglang serve): error: ")
-BREAK = re.compile(
+BAR = compiled(r".{0,400}\d{1,3}%.{0,500}\[\d\d:\d\d(?::\d\d)?<")
+USAGE_ERROR = compiled(r"(?:[\w./-]+|[\w./-]*sglang serve): error: ")
+BREAK = compiled(
     r"usage: |Fatal Python error: |terminate called |what\(\): |\[rank\d+\]:\[|nanobind: "
     r"|(?:Killed|Aborted|Terminated)\b|\S+\.py:\d+: \w*Warning: |Process \S+:$|Exception (?:in thread|ignored)"
     r"|\S+ hit an exception: |(?:Memory cgroup out|Out) of memory: Killed process|Thread \d+ \((?:active|idle)"
 )
-_FAULT = re.compile(r"(?:Current thread|Thread) 0x|Extension modules: |\s*File \"|\s*<no Python frame>|\s*$|\s+\.\.\.")
-_TERMINATE = re.compile(
+_FAULT = compiled(r"(?:Current thread|Thread) 0x|Extension modules: |\s*File \"|\s*<no Python frame>|\s*$|\s+\.\.\.")
+_TERMINATE = compiled(
     r"\s+what\(\): |CUDA kernel errors|For debugging|Compile with|Device-side|Exception raised from|frame #|\s*$"
     r"|Search for"
 )
-_CURRENT = re.compile(r"Current thread 0x")
+_CURRENT = compiled(r"Current thread 0x")
 
 
 class Kind(Enum):

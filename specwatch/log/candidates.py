@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from specwatch.domain import Frame, LogLine
+from specwatch.lazy import compiled
 from specwatch.log.clock import SKEW
 from specwatch.log.streams import stream_of
 
@@ -18,7 +18,7 @@ LIVES_WITHOUT_CLOCK = 20
 MOST_LINES = 200
 _MOST_TEXT = 128 * 1024
 
-_NUMBERS = re.compile(r"[0-9]+")
+_NUMBERS = compiled(r"[0-9]+")
 
 SERVED = "the server went on"
 STOPPED = "the server was stopped in order"

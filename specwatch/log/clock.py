@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from specwatch.lazy import compiled
 
 SKEW = 60.0
 """Seconds by which the clocks of one log's processes and hosts may differ."""
@@ -12,13 +14,27 @@ LOOKBACK = 64 * 1024
 """Bytes of a log before a line that tell its time."""
 MOST_CLOCKS = 32
 """Headers before a line that tell its time."""
+_TRIMMED = 4 * MOST_CLOCKS
 _JUMP = 3600.0
 _ENOUGH = 20
 
-HEADER = re.compile(
+HEADER = compiled(
     rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?(?: (?:DisaggregationMode\.\w+|[A-Z][A-Z_]*\d+))*\] ?"
 )
 """SGLang's header in bytes, as `prefixes.HEADER` is in text."""
+
+Dates = Callable[[bytes], str | None]
+"""Reads the clock off the header of a line of some other form than HEADER; None for a line without one."""
+
+
+class Skipped(NamedTuple):
+    """Whole lines, `data[begin:end]`, that were run past; `offset` is where `data[0]` would be in the log."""
+
+    data: bytes
+    begin: int
+    end: int
+    offset: int
+    dates: Dates
 
 
 def seconds(at: str | None) -> float | None:
@@ -43,14 +59,15 @@ class Clock:
     SKEW is odd (a forged one, or one of a file that was appended to another); only when many follow does the log's time
     go back. After a jump of more than an hour the earlier time counts until some more headers have confirmed the jump.
 
-    Nothing further back matters, so that routine lines can be skipped: `skipped` takes their last bytes, which are only
-    read when a time is asked for.
+    Nothing further back matters, so that lines can be skipped: `skipped` takes them, and their last bytes are only read
+    when a time is asked for.
     """
 
-    __slots__ = ("_key", "_now", "_seen", "_since")
+    __slots__ = ("_key", "_most", "_now", "_seen", "_since")
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[int, float | bytes]] = deque(maxlen=MOST_CLOCKS + 1)  # and that of the line itself
+        self._seen: deque[tuple[int, float | Skipped]] = deque()
+        self._most = _TRIMMED
         self._since = 0
         self._key = ""
         self._now: float | None = None
@@ -64,13 +81,28 @@ class Clock:
             self._key, self._now = key, seconds(at)
         if self._now is not None:
             self._seen.append((offset, self._now))
+            if len(self._seen) > self._most:
+                self._trim(offset)
         return self._now
 
-    def skipped(self, lines: bytes, offset: int) -> None:
-        """Takes in the last routine lines, whole ones of at most about LOOKBACK bytes, that end at `offset`."""
-        while self._seen and self._seen[0][0] < offset - 2 * LOOKBACK:
-            self._seen.popleft()
-        self._seen.append((offset - len(lines), lines))
+    def skipped(self, lines: Skipped) -> None:
+        """Takes in lines that were run past; the last LOOKBACK bytes of them count."""
+        self._seen.append((lines.offset + lines.begin, lines))
+        if len(self._seen) > self._most or self._seen[0][0] < lines.offset + lines.end - 4 * LOOKBACK:
+            self._trim(lines.offset + lines.end)
+
+    def _trim(self, offset: int) -> None:
+        """Forgets what tells no time any more: of a place too far back, or with enough headers behind it."""
+        kept: deque[tuple[int, float | Skipped]] = deque()
+        clocks = 0
+        for place, what in reversed(self._seen):
+            end = what.offset + what.end if isinstance(what, Skipped) else place
+            clocks += isinstance(what, float)
+            if end < offset - 2 * LOOKBACK or clocks > MOST_CLOCKS + 1:  # one is that of the line itself
+                break
+            kept.appendleft((place, what))
+        self._seen = kept
+        self._most = max(_TRIMMED, 2 * len(kept))
 
     def restart(self, now: float | None, offset: int) -> None:
         """A new run begins: its clock is believed, whatever the last one's was."""
@@ -125,8 +157,8 @@ class Clock:
         for place, what in reversed(self._seen):
             if place >= offset:
                 continue
-            if isinstance(what, bytes):
-                _last_clocks(what, first - place, found)
+            if isinstance(what, Skipped):
+                _last_clocks(what, max(what.begin, first - what.offset), found)
             elif place >= first:
                 found.appendleft(what)
             if len(found) >= MOST_CLOCKS:
@@ -134,15 +166,15 @@ class Clock:
         return found
 
 
-def _last_clocks(lines: bytes, first: int, found: deque[float]) -> None:
+def _last_clocks(lines: Skipped, first: int, found: deque[float]) -> None:
     """Puts the clocks of the headers in some lines in front, from the last to the one at `first`."""
-    end = len(lines)
-    while end > 0 and len(found) < MOST_CLOCKS:
-        start = lines.rfind(b"\n", 0, end - 1) + 1
+    data, _, end, _, dates = lines
+    while end > first and len(found) < MOST_CLOCKS:
+        start = data.rfind(b"\n", 0, end - 1) + 1
         if start < first:
             return
-        if match := HEADER.match(lines, start, end):
-            at = seconds(match[1].decode())
-            if at is not None:
-                found.appendleft(at)
+        match = HEADER.match(data, start, end)
+        at = seconds(match[1].decode() if match else dates(data[start : end - 1]))
+        if at is not None:
+            found.appendleft(at)
         end = start

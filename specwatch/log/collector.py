@@ -6,9 +6,8 @@ always are where a shipper merged them.
 
 from __future__ import annotations
 
-import re
-
 from specwatch.domain import LogLine
+from specwatch.lazy import compiled
 from specwatch.log import echoes, traceback
 from specwatch.log.blocks import Block, Kind
 from specwatch.log.candidates import GRACE, Candidate, Weight
@@ -18,7 +17,7 @@ from specwatch.log.streams import stream_of, voice_of
 _INTERRUPTIONS = 50
 """Records after which a traceback without its exception line is not waited for any longer."""
 _BATCHES_WITHOUT_CLOCK = 5
-HIT = re.compile(r"(?P<who>[A-Z]\w*) hit an exception: Traceback \(most recent call last\):$")
+HIT = compiled(r"(?P<who>[A-Z]\w*) hit an exception: Traceback \(most recent call last\):$")
 
 
 class Collector:

@@ -9,55 +9,56 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from specwatch.lazy import compiled
 from specwatch.log import routine
 
 BATCH = routine.BATCHES
 """What a scheduler writes after each batch, and so what a dead one cannot write."""
 
-_ECHO = re.compile(
+_ECHO = compiled(
     r"Received sigquit from a child proces|SIGQUIT received\b|kill_process_tree called: "
     r"|Sleeping \d+ seconds before crash|Pyspy (?:failed|dump)|All pyspy dump attempts failed"
     r"|CUDA (?:user-triggered )?coredump|Waiting [\d.]+ seconds for CUDA"
     r"|No live scheduler processes found|Scheduler or DataParallelController \d+ terminated with|Exit code: -?\d+"
     r"|(?:Killed|Aborted|Terminated)(?: \(core dumped\))?$|nanobind: leaked"
 )
-_DEATH = re.compile(r"kill_process_tree called: .*include_parent=True|(?:Killed|Aborted)(?: \(core dumped\))?$")
-_NOTICED = re.compile(
+_DEATH = compiled(r"kill_process_tree called: .*include_parent=True|(?:Killed|Aborted)(?: \(core dumped\))?$")
+_NOTICED = compiled(
     r"Received sigquit from a child proces|SIGQUIT received\b|kill_process_tree called: .*include_parent=True"
 )
-_ORDERLY = re.compile(r"Gracefully exiting\.\.\.|INFO:     Finished server process \[\d+\]")
+_ORDERLY = compiled(r"Gracefully exiting\.\.\.|INFO:     Finished server process \[\d+\]")
 
-_SERVED = re.compile(
+_SERVED = compiled(
     r'INFO:     \[?[\w.:]+\]?:\d+ - "POST /(?:v1/)?(?:generate|encode|classify|rerank|score|completions'
     r"|chat/completions|embeddings|responses|messages|api/chat|api/generate|invocations|vertex_generate)"
     r'\b\S* HTTP/[\d.]+" 2\d\d'
 )
-_PROGRESS = re.compile(
+_PROGRESS = compiled(
     r"Load weight (?:begin|end)|KV Cache is allocated|Memory pool end|Capture \w+ |Init (?:torch distributed|parallel)"
     r"|max_total_num_tokens=|INFO:     (?:Started server process|Uvicorn running|Application startup complete)"
     r"|The server is fired up"
 )
-_LISTENS = re.compile(r'INFO:     (?:Uvicorn running|Application startup complete|\S+ - ")|The server is fired up')
-_SCHEDULER = re.compile(
+_LISTENS = compiled(r'INFO:     (?:Uvicorn running|Application startup complete|\S+ - ")|The server is fired up')
+_SCHEDULER = compiled(
     r"Prefill batch|Decode batch|Load weight |KV Cache is allocated|Memory pool end|max_total_num_tokens="
 )
-_USERS = re.compile(
+_USERS = compiled(
     r"(?:Receive|Finish)(?: OpenAI)?: |\[http_server\] Error|\{\"|Invalid request|Session opened|session id "
     r"|Duplicate request|LoRA adapter|Hit invalid|Failed to compile|WARNING:  Invalid HTTP|Req Time Stats"
 )
 
-HARD_WATCHDOG = re.compile(r"(?:\w+ )?[Ww]atchdog timeout \(self\.watchdog_timeout=[\d.]+(?:, self\.soft=False)?\)")
-_CAUSE = re.compile(
+HARD_WATCHDOG = compiled(r"(?:\w+ )?[Ww]atchdog timeout \(self\.watchdog_timeout=[\d.]+(?:, self\.soft=False)?\)")
+_CAUSE = compiled(
     HARD_WATCHDOG.pattern + r"|(?:ERROR: +)?\[Errno 98\] .*address already in use"
     r"|(?:Memory cgroup out of memory|Out of memory): Killed process \d+ \((?:python|sglang)"
 )
-ASSERTION = re.compile(r"\S+\.(?:cu|cuh|cpp|h|hip):\d+: .{0,300}?Assertion `(?P<what>.*)` failed\.?")
-_DIED = re.compile(
+ASSERTION = compiled(r"\S+\.(?:cu|cuh|cpp|h|hip):\d+: .{0,300}?Assertion `(?P<what>.*)` failed\.?")
+_DIED = compiled(
     r"Subprocess [\w-]+ \(pid=\d+\) crashed with exit code|Rank \d+ scheduler is dead\. Please check"
     r"|\[rank\d+\]:\[[EF]\S* [\d:.]+ ProcessGroup\w+\.cpp:\d+\] .*(?:Watchdog caught collective operation timeout"
     r"|terminated with exception|connectFullMesh failed|Received a dump signal due to a collective timeout)"
 )
-_WEAK_ERROR = re.compile(
+_WEAK_ERROR = compiled(
     r"(?:[\w.]*\.)?EOFError$|RuntimeError: Rank \d+ scheduler died during initialization"
     r"|(?:[\w.]*\.)?(?:BrokenPipeError|ConnectionResetError|DistBackendError|DistNetworkError)"
     r"|RuntimeError: (?:NCCL (?:error|communicator)"
@@ -67,14 +68,17 @@ _WEAK_ERROR = re.compile(
 )
 
 
-_CANCELLED = re.compile(r"(?:[\w.]*\.)?CancelledError(?::|$)")
+_CANCELLED = compiled(r"(?:[\w.]*\.)?CancelledError(?::|$)")
+
+
+WORDINGS = (_ECHO, _CAUSE, _DIED, _ORDERLY, _PROGRESS, _LISTENS, _SCHEDULER, ASSERTION)
+"""Everything that a message is asked for here, but for `is_about_users` and `is_weak_error`."""
 
 
 @cache
 def _something() -> re.Pattern[str]:
     """All of them in one; compiled when a log turns out to be long enough."""
-    parts = (_ECHO, _CAUSE, _DIED, _ORDERLY, _PROGRESS, _LISTENS, _SCHEDULER, ASSERTION)
-    return re.compile("|".join(part.pattern for part in parts))
+    return re.compile("|".join(part.pattern for part in WORDINGS))
 
 
 def says_something(text: str) -> bool:

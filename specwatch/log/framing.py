@@ -11,14 +11,18 @@ import re
 from collections.abc import Iterable, Iterator
 
 from specwatch.domain import LogLine
-from specwatch.log.prefixes import CRI, bars, header, peel
+from specwatch.log.clock import Dates
+from specwatch.log.prefixes import CRI, Peeled, bars, header, peel
 from specwatch.log.records import Record, Records
 from specwatch.log.routine import BARE, Level
 from specwatch.log.streams import Streams
-from specwatch.sources.once import Raw
+from specwatch.sources.once import Raw, decoded
 
 _JOINED_CAP = 1024 * 1024
 _HEADERS = 64
+_NEVER_HEADED = ("[rank", "terminate called ", "Fatal Python error: ")
+_CHILDS = (*_NEVER_HEADED, "Traceback (most recent call last):", '  File "')
+"""What shows that a parent program relays its child's output line by line, though no line has a header of its own."""
 _SERVES = ("INFO:     Uvicorn running on", "Prefill batch", "Decode batch", "The server is fired up")
 
 
@@ -52,9 +56,13 @@ class Framer:
 
     def quiet(self) -> Level | None:
         """Up to which level plain routine lines would change nothing here; None where lines may be records."""
-        if self._parts or self._records.writes or not self._streams.plain:
+        if self._parts or self._records.writes or self._escaped or self._streams.leads or not self._streams.plain:
             return None
         return Level.BATCHES if self._records.serving else Level.ACCESS
+
+    def dates(self) -> Dates:
+        """What reads a clock off a line as `feed` would now, where `quiet` allows to run past it."""
+        return _date_of_relayed if self._relays else _date
 
     def flush(self) -> list[LogLine]:
         """What is still held back: parts of lines whose end never came."""
@@ -116,8 +124,8 @@ class Framer:
         headed = line.headed
         if line.relayed and not headed:
             # a relayed line without a header of its own may be the middle of the child's traceback
-            headed = not self._relays and line.text[:1] not in (" ", "")
-        self._relays = self._relays or (line.headed and line.relayed)
+            headed = _is_headed(line, relays=self._relays)
+        self._relays = self._relays or (line.relayed and (line.headed or line.text.startswith(_CHILDS)))
         if text[:1] != "{" and line.text[:1] == "{" and (record := self._records.accept(line.text)):
             record.at = record.at or at
             return self._record(raw, record, names)
@@ -157,7 +165,29 @@ class Framer:
         return lines
 
 
+def _is_headed(line: Peeled, *, relays: bool) -> bool:
+    """Whether a relayed line without a header of its own begins a record."""
+    return not relays and line.text[:1] not in (" ", "") and not line.text.startswith(_NEVER_HEADED)
+
+
+def _date(data: bytes, *, relays: bool = False) -> str | None:
+    """The clock of a line that is no record and no part of one, None where it has no header."""
+    if data.startswith(b"INFO:"):
+        return None
+    line = peel(decoded(data))
+    if line.headed or (line.relayed and _is_headed(line, relays=relays)):
+        return line.at
+    rest = "" if line.text.startswith(BARE) else bars(line.text)[1]
+    got = header(rest) if rest else None
+    return got[0] if got else None
+
+
+def _date_of_relayed(data: bytes) -> str | None:
+    return _date(data, relays=True)
+
+
 def _line(raw: Raw, text: str, at: str | None, ranks: tuple[str, ...], headed: bool = False) -> LogLine:
+    text = text.rstrip(" \t")
     return LogLine(
         source=raw.source, number=raw.number, offset=raw.offset, text=text, at=at, ranks=ranks, headed=headed
     )

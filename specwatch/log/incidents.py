@@ -13,7 +13,7 @@ from specwatch.domain import Incident, LogLine, Role
 from specwatch.log import echoes, routine, traceback
 from specwatch.log.blocks import BAR, BREAK, USAGE_ERROR, Block, Kind
 from specwatch.log.candidates import Candidate, Weight
-from specwatch.log.clock import seconds
+from specwatch.log.clock import Skipped, seconds
 from specwatch.log.collector import HIT, Collector, candidate, weight_of
 from specwatch.log.runs import ENOUGH_SCHEDULERS, LED_SECONDS, Quiet
 from specwatch.log.streams import stream_of
@@ -79,15 +79,16 @@ class Assembler:
 
     def is_news(self, message: str) -> bool:
         """Whether the message of a headed line that is not routine may change anything while no crash is open."""
+        message = message.rstrip(" \t")
         if message.startswith(("INFO:", "server_args=")) or message.endswith(traceback.START):
             return True
         if echoes.says_something(message):
             return True
         return self._known is not None and self._known(message) is not None
 
-    def skipped(self, lines: bytes, offset: int) -> None:
-        """Routine lines went by that `quiet` allowed, and messages that are no news: their last bytes, their end."""
-        self._time.clock.skipped(lines, offset)
+    def skipped(self, lines: Skipped) -> None:
+        """Lines went by that `quiet` allowed, or that are no news."""
+        self._time.clock.skipped(lines)
 
     def flush(self) -> list[Incident]:
         """What is known so far, at the end of a log or when it has been quiet; each incident is given once."""
@@ -259,14 +260,14 @@ class Assembler:
         if inside or text.startswith(routine.BARE):
             return  # nothing in a line of a JSON string, or in a routine line, starts anything
         if text[:1] in (" ", "\t"):
-            if "+ Exception Group Traceback" in text:
+            if "+ Exception Group Traceback (" in text:
                 self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE))
             return
         if text == traceback.START:
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE))
         elif HIT.match(text):
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.STRONG))
-        elif text.startswith("usage: "):
+        elif text.startswith("usage: ") and ("[-h]" in text or text.startswith("usage: sglang")):
             if self._time.is_over() or not self._time.run.starts:
                 self._starts("", self._time.clock.latest(line.offset), line)
             self._blocks.open.append(self._block(Kind.USAGE, line, Weight.STRONG))
@@ -277,7 +278,8 @@ class Assembler:
         elif _ANNOUNCED in text and BREAK.match(text):
             self._starts("", self._time.clock.latest(line.offset), line)
         elif USAGE_ERROR.match(text) and "sglang" in text.partition(":")[0] + text[:40]:
-            self._note(line, Weight.STRONG)
+            if not self._time.run.listening:  # a start that fails prints its usage first; clients print neither
+                self._note(line, Weight.STRONG)
         elif first and traceback.is_exception(text) and not echoes.is_cancelled(text):
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE, complete=True))
         elif not self._single(line):
@@ -315,7 +317,9 @@ class Assembler:
         if "device-side assert" in found.error:
             cause = next((old for old in self._time.run.open if echoes.ASSERTION.match(old.error)), None)
         elif found.weight is Weight.STRONG and (led := self._led) is not None and not led.outlived:
-            near = found.clock is not None and led.clock is not None and 0 <= found.clock - led.clock <= LED_SECONDS
+            near = found.root.headed and found.root.number == led.root.number + 1  # their clocks may have no day
+            if found.clock is not None and led.clock is not None:
+                near = 0 <= found.clock - led.clock <= LED_SECONDS
             cause = led if near and set(found.ranks) <= set(led.ranks) else None
         if cause is None or found.outlived:
             return False

@@ -9,67 +9,73 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from specwatch.lazy import compiled
+
 _DAY = r"\d{4}-\d\d-\d\d"
 _TIME = r"\d\d:\d\d:\d\d"
 _LEVEL = r"(?:TRACE|DEBUG|INFO|SUCCESS|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
 _RANKS = r"(?P<ranks>(?: (?:DisaggregationMode\.\w+|[A-Z][A-Z_]*\d+))*)"
 
-HEADER = re.compile(rf"\[({_DAY}) ({_TIME})([.,]\d{{1,6}})?{_RANKS}\] ?", re.ASCII)
+HEADER = compiled(rf"\[({_DAY}) ({_TIME})([.,]\d{{1,6}})?{_RANKS}\] ?", re.ASCII)
 """SGLang's header, 0.4.6 to 0.5.23 (srt/utils/common.py: configure_logger): day, time, milliseconds, rank labels."""
 
 _OWN_HEADERS = (
     # the opening bracket lost in a paste
-    re.compile(rf"(?P<day>{_DAY}) (?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
+    compiled(rf"(?P<day>{_DAY}) (?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
     # the oldest form has no day, the diffusion server's no year
-    re.compile(rf"\[(?P<day>\d\d-\d\d)? ?(?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
+    compiled(rf"\[(?P<day>\d\d-\d\d)? ?(?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
     # a logger that puts rank, file and line in brackets of its own
-    re.compile(rf"(?P<day>{_DAY}) (?P<time>{_TIME}[.,]\d{{3}}) {_LEVEL} \d+ \[{_RANKS} ?[\w./-]+\.py:\d+\] ?"),
+    compiled(rf"(?P<day>{_DAY}) (?P<time>{_TIME}[.,]\d{{3}}) {_LEVEL} \d+ \[{_RANKS} ?[\w./-]+\.py:\d+\] ?"),
     # `ERROR 16:58:08 scheduler.py:2626] ` and `INFO 04-23 08:11:02 __init__.py:190] `
-    re.compile(rf"{_LEVEL} (?:(?P<day>\d\d-\d\d) )?(?P<time>{_TIME}(?:\.\d+)?) [\w./-]+\.\w+:\d+\] ?"),
+    compiled(rf"{_LEVEL} (?:(?P<day>\d\d-\d\d) )?(?P<time>{_TIME}(?:\.\d+)?) [\w./-]+\.\w+:\d+\] ?"),
     # the router: `2026-02-26 13:55:38  INFO smg::server: `
-    re.compile(rf"(?P<day>{_DAY}) (?P<time>{_TIME}) +{_LEVEL} [\w:]+: "),
+    compiled(rf"(?P<day>{_DAY}) (?P<time>{_TIME}) +{_LEVEL} [\w:]+: "),
 )
 
 _RELAYS = (
     # a parent program that logs its child's lines again, and loguru
-    re.compile(rf"(?P<day>{_DAY}) (?P<time>{_TIME}[.,]\d{{3}}) - [\w.]+ - {_LEVEL} - "),
-    re.compile(rf"(?P<day>{_DAY}) (?P<time>{_TIME}[.,]\d{{3}}) \| {_LEVEL} *\| [\w.<>]+:[\w<>]+:\d+ - "),
+    compiled(rf"(?P<day>{_DAY}) (?P<time>{_TIME}[.,]\d{{3}}) - [\w.]+ - {_LEVEL} - "),
+    compiled(rf"(?P<day>{_DAY}) (?P<time>{_TIME}[.,]\d{{3}}) \| {_LEVEL} *\| [\w.<>]+:[\w<>]+:\d+ - "),
 )
 
-CRI = re.compile(rf"(?P<at>{_DAY}T{_TIME}[\d.]*(?:Z|[+-]\d\d:\d\d)) (?P<stream>stdout|stderr) (?P<tag>[PF])(?::\S*)? ?")
+CRI = compiled(rf"(?P<at>{_DAY}T{_TIME}[\d.]*(?:Z|[+-]\d\d:\d\d)) (?P<stream>stdout|stderr) (?P<tag>[PF])(?::\S*)? ?")
 """A line of a container runtime's file; tag P is a part whose rest follows in the next line of the same stream."""
 
 _ISO = rf"(?P<at>{_DAY}T{_TIME}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
 _TRANSPORTS = (
-    re.compile(rf"{_ISO}(?: |$)"),
-    re.compile(rf"\[{_ISO}\] ?"),
-    re.compile(r"(?P<identity>[A-Za-z0-9][\w.-]{0,80}) *\|(?: |$)"),
-    re.compile(r"\((?:\w[\w.:]* )?(?P<identity>pid=\d+(?:, ip=[\w.:]+)?)\) ?"),
-    re.compile(r"[\w.-]{1,120} >> "),
-    re.compile(rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME} [\w.-]+ (?!kernel)(?P<identity>[\w.@/-]+)(?:\[\d+\])?: "),
-    re.compile(rf"(?:[A-Z][a-z]{{2}} [ \d]\d {_TIME}) [\w.-]+ kernel: (?:\[ *[\d.]+\] )?"),
-    re.compile(r"\[rank\d+\]: (?=\S| )"),
+    compiled(rf"{_ISO}(?: |$)"),
+    # `gh run view --log`: job, step and line between tabs
+    compiled(rf"[^\t\n]{{1,120}}\t[^\t\n]{{1,120}}\t\ufeff?(?={_DAY}T{_TIME})"),
+    # fluentd's files: clock with zone, tag, and the record as JSON, which may also be set apart by tabs
+    compiled(rf"(?:{_ISO}|{_DAY} {_TIME}[\d.]* [+-]\d{{4}})[ \t][\w.*-]{{1,120}}(?:: |\t)(?=\{{)"),
+    compiled(rf"\[{_ISO}\] ?"),
+    compiled(r"(?P<identity>[A-Za-z0-9][\w.-]{0,80}) *\|(?: |$)"),
+    compiled(r"\((?:\w[\w.:]* )?(?P<identity>pid=\d+(?:, ip=[\w.:]+)?)\) ?"),
+    compiled(r"[\w.-]{1,120} >> "),
+    compiled(rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME} [\w.-]+ (?!kernel)(?P<identity>[\w.@/-]+)(?:\[\d+\])?: "),
+    compiled(rf"(?:[A-Z][a-z]{{2}} [ \d]\d {_TIME}) [\w.-]+ kernel: (?:\[ *[\d.]+\] )?"),
+    compiled(r"\[rank\d+\]: (?=\S| )"),
     # kubectl logs --prefix; torchrun; mpirun --tag-output, whose later releases put a space behind it
-    re.compile(r"\[pod/(?P<identity>[\w.-]{1,253}/[\w.-]{1,253})\](?: |$)"),
-    re.compile(r"\[(?!rank\d)(?P<identity>[a-z][a-z_]{0,40}\d{1,5})\]:"),
-    re.compile(r"\[(?P<identity>\d+,\d+)\]<std(?:out|err|diag)>:"),
-    re.compile(r"\[(?P<identity>[A-Za-z][\w.@-]{0,120},\d+)\]<std(?:out|err|diag)>: ?"),
+    compiled(r"\[pod/(?P<identity>[\w.-]{1,253}/[\w.-]{1,253})\](?: |$)"),
+    compiled(r"\[(?!rank\d)(?P<identity>[a-z][a-z_]{0,40}\d{1,5})\]:"),
+    compiled(r"\[(?P<identity>\d+,\d+)\]<std(?:out|err|diag)>:"),
+    compiled(r"\[(?P<identity>[A-Za-z][\w.@-]{0,120},\d+)\]<std(?:out|err|diag)>: ?"),
     # RFC 5424: priority, clock, host, program, process, message id, structured data
-    re.compile(
+    compiled(
         rf"<\d{{1,3}}>1 (?:{_ISO}|-) [\w.:-]{{1,255}} (?P<identity>[\w.@/-]{{1,48}}) [\w.-]{{1,128}} \S{{1,32}} "
         r"(?:-|(?:\[[^\]\n]{0,2000}\])+)(?: (?:\ufeff)?|$)"
     ),
 )
-_SYSLOG_ISO = re.compile(r"[\w.-]+ (?P<identity>[\w.@/-]+)\[\d+\]: ")
+_SYSLOG_ISO = compiled(r"[\w.-]+ (?P<identity>[\w.@/-]+)\[\d+\]: ")
 
-_REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
+_REPEATED = compiled(r"\s*\[repeated \d+x across cluster\].*$")
+_ANSI = compiled(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
 
 _NEVER = ("", " ", "\t")
 """First characters of a line that cannot begin with a prefix: most lines of a traceback."""
 
-_BAR = re.compile(r"[^\r\[\]%]{0,200}\d{1,3}%[^\r\[\]]{0,400}\[\d\d:\d\d(?::\d\d)?<[^\[\]\r]{1,60}\]")
-_BAR_END = re.compile(r"(?:[\r\s]|\x1b\[A)*")
+_BAR = compiled(r"[^\r\[\]%]{0,200}\d{1,3}%[^\r\[\]]{0,400}\[\d\d:\d\d(?::\d\d)?<[^\[\]\r]{1,60}\]")
+_BAR_END = compiled(r"(?:[\r\s]|\x1b\[A)*")
 _LEAK = "See https://nanobind.readthedocs.io/"
 
 

@@ -7,21 +7,21 @@ and a clock, level or stream. `Records` decides whether a source writes such lin
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from specwatch.domain import Value
+from specwatch.lazy import compiled
 
 _MESSAGE = ("message", "msg", "log", "MESSAGE", "text")
 _CLOCK = ("asctime", "timestamp", "time", "@timestamp", "ts", "datetime", "date")
 _LEVEL = ("levelname", "level", "severity", "lvl", "log.level")
 _TRACE = ("exc_info", "exception", "stack_trace", "stack", "traceback")
-_NAIVE = re.compile(
+_NAIVE = compiled(
     r'\{"(?:asctime|timestamp|time|ts)": "(?P<at>[^"]{1,40})", '
     r'(?:"\w{1,20}": (?:"[^"]{0,200}"|\d+), ){0,6}"(?:message|msg)": "(?P<text>.*)'
 )
-_DATED = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+_DATED = compiled(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _DOCKERS = {"log", "stream", "time", "attrs"}
 """All that a line of Docker's json-file driver may hold; shippers add fields and drop the newline."""
 _LONGEST = 1024 * 1024

@@ -10,7 +10,6 @@ grow with the number of rules, and no rule can be overlooked.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -63,14 +62,6 @@ def next_other(data: bytes | bytearray, start: int, end: int, level: Level) -> i
     return found.end() if found else end
 
 
-def scan(data: bytes, end: int) -> tuple[list[int], list[int]]:
-    """All lines that are not routine at the level of batches, by their first bytes; and the ends of UNACCEPTED."""
-    lines = [found.end() for found in _other(Level.BATCHES).finditer(data, 0, end)]
-    if lines and lines[-1] == end:
-        lines.pop()
-    return lines, [found.end() - 1 for found in re.finditer(re.escape(UNACCEPTED), data[:end])]
-
-
 def others(words: Iterable[str], bare: Iterable[str]) -> str:
     """An expression for the first byte by which a line differs from all routine ones, without looking ahead.
 
@@ -91,12 +82,32 @@ def _leaving(words: Iterable[Sequence[str]]) -> str:
     return f"(?:{'|'.join(ways)})"
 
 
+class Standard:
+    """The search by the standard library."""
+
+    anchored = False
+    __slots__ = ()
+
+    def scan(self, data: memoryview) -> tuple[list[int], list[int]]:
+        """The first bytes of lines that are not routine, and the ends of UNACCEPTED; both in order."""
+        lines = [found.end() for found in _other(Level.BATCHES).finditer(data)]
+        if lines and lines[-1] == len(data):
+            lines.pop()
+        return lines, [found.end() - 1 for found in _unaccepted().finditer(data)]
+
+
+@cache
+def _unaccepted() -> re.Pattern[bytes]:
+    return re.compile(re.escape(UNACCEPTED))
+
+
 class Hyperscan:
     """The search by Intel's Hyperscan: one automaton, and the interpreter's lock released meanwhile.
 
     Raises ImportError where it is not installed or refuses the processor; `next_other` does the same work then.
     """
 
+    anchored = False
     __slots__ = ("_database",)
 
     def __init__(self) -> None:
@@ -120,11 +131,3 @@ class Hyperscan:
 
         self._database.scan(data, match_event_handler=on_match)
         return found
-
-
-def engine() -> Hyperscan | None:
-    """The fastest search of this machine; None for `next_other`, which SPECWATCH_ENGINE=standard asks for."""
-    try:
-        return None if os.environ.get("SPECWATCH_ENGINE") == "standard" else Hyperscan()
-    except ImportError:
-        return None

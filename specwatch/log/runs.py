@@ -17,7 +17,9 @@ log of a server that listens; it can neither stop a living server from serving n
    signs). Taken back when the server dies within DEATH_AFTER seconds and no later candidate explains that death: other
    ranks and answers under way outlive a real crash a little. Later signs of life deny it again, so a forged death helps
    nobody.
-4. *The server stops in order* afterwards ("Gracefully exiting", uvicorn's "Finished server process").
+4. *Nothing but handlers speaks of it*: it was printed aside (no process says that it hit an exception) while the
+   server served, and no death is noticed. It counts again as soon as one is.
+5. *The server stops in order* afterwards ("Gracefully exiting", uvicorn's "Finished server process").
 
 **Several servers in one log.** Where a transport names the stream of each line (`streams.py`), only signs of life,
 stops and deaths of the same stream count. Without names: if servers of different ports or models started before any
@@ -140,7 +142,8 @@ class Run:
                 return known
         if len(self.candidates) >= MOST_CANDIDATES:
             # those that are never told first: a caught exception that was outlived
-            denied = min((old for old in self.candidates if old.outlived), key=_of_use, default=None)
+            denied = next((old for old in self.candidates if old.outlived and old.weight is Weight.ASIDE), None)
+            denied = denied or next((old for old in self.candidates if old.outlived), None)
             if denied is None:
                 self.dropped += 1
                 return found
@@ -312,6 +315,8 @@ class Run:
         strong = [old for old in live if old.weight is Weight.STRONG]
         whole = [old for old in strong if old.complete] or strong[:1]
         lesser = [old for old in live if old.weight in (Weight.WEAK, Weight.ASIDE)]
+        if not self._may_have_died(live):
+            lesser = []
         notes = [old for old in live if old.weight is Weight.NOTE]
         if whole:
             chosen = whole
@@ -349,6 +354,12 @@ class Run:
             outlived=found.outlived,
         )
 
+    def _may_have_died(self, live: list[Candidate]) -> bool:
+        """Whether anything but caught exceptions says so: a serving server does not die of those."""
+        if not self.listening or self.died or self.echoes:
+            return True
+        return any(old.weight in (Weight.ECHO, Weight.WEAK) for old in live)
+
     def _likeliest(self, found: Candidate) -> list[Start]:
         """The starts that may have brought it about: those whose own values it speaks of first, then the latest."""
         own = [start for start in self.starts if start.stream == found.stream] or self.starts
@@ -370,10 +381,6 @@ def _error_line(found: Candidate) -> LogLine:
         if first and line.text == first:
             return replace(line, at=line.at or found.root.at, ranks=line.ranks or found.root.ranks)
     return found.root
-
-
-def _of_use(denied: Candidate) -> bool:
-    return denied.weight is not Weight.ASIDE
 
 
 def _within(first: Candidate, second: Candidate, span: float) -> bool:

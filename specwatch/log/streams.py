@@ -7,17 +7,16 @@ lines without, may be a client's. They are labelled as well, so that blocks are 
 
 from __future__ import annotations
 
-import re
-
 from specwatch.domain import LogLine
+from specwatch.lazy import compiled
 
 DOUBTFUL = "~"
-_RANK = re.compile(r"[A-Z][A-Z_]*\d+$|DisaggregationMode\.")
+_RANK = compiled(r"[A-Z][A-Z_]*\d+$|DisaggregationMode\.")
 _MOST = 512
 
 _SERVERS = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]\n]{0,80}\] |  File \"|\S+\.py:\d+: \w*Warning: |usage: )"
 """What stands behind a name that only context tells from text: the beginning of a line that is surely a server's."""
-_LEADS = re.compile(
+_LEADS = compiled(
     rf"(?:(?P<task> {{0,4}}\d{{1,5}}): "  # srun -l
     r"|(?P<host>(?!\w*(?:Error|Exception|Warning|usage):)[A-Za-z][\w.-]{0,80}): "  # pdsh
     rf"|(?P<pod>[a-z0-9][a-z0-9.-]{{0,80}}(?: [a-z0-9][a-z0-9.-]{{0,80}}){{1,2}}) )(?={_SERVERS})"  # stern
@@ -65,20 +64,28 @@ class Streams:
         return "", text
 
     def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The labels for a line with these names, the outermost first; the first of a source needs none."""
+        """The labels for a line with these names, the outermost first; the first of a source needs none.
+
+        In a source that has had lines without names, none is learned any more: lines with names may be run past.
+        """
         if not names:
             return ()
         outer, inner = names[0], "@".join(names[1:])
         told: list[str] = []
-        if not self._first:
+        if not self._first and not self.plain:
             self._first = outer
         if outer != self._first:
             told.append(f"{DOUBTFUL if self.plain else ''}{_label(outer)}")
-        if inner and not self._inner:
+        if inner and not self._inner and not self.plain:
             self._inner = inner
         if inner and inner != self._inner:
             told.append(DOUBTFUL + _label(inner))
         return tuple(told)
+
+    @property
+    def leads(self) -> bool:
+        """Whether names are known that only context tells from text."""
+        return bool(self._leads)
 
     def saw(self, names: tuple[str, ...], text: str, *, headed: bool) -> None:
         """A line was framed: does it show that a server writes here without a name in front?"""

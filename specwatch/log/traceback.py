@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from specwatch.domain import Frame
+from specwatch.lazy import compiled
 
 START = "Traceback (most recent call last):"
 CHAINS = (
@@ -28,24 +29,24 @@ CHAINS = (
     "The above exception was the direct cause of the following exception:",
 )
 
-FRAME = re.compile(r'\s*File "(?P<file>[^"]{1,1000})", line (?P<line>\d{1,9})(?:,? in (?P<function>.{1,200}))?')
+FRAME = compiled(r'\s*File "(?P<file>[^"]{1,1000})", line (?P<line>\d{1,9})(?:,? in (?P<function>.{1,200}))?')
 """A frame as Python prints it, and as faulthandler does (without the comma)."""
 
-EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Iteration)(?::|$)")
-_NAMED = re.compile(r"(?!Killed|Aborted|Terminated|Segmentation)(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
-_CARETS = re.compile(r"\s*[~^]+\s*$")
-_ADVICE = re.compile(
+EXCEPTION = compiled(r"(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Iteration)(?::|$)")
+_NAMED = compiled(r"(?!Killed|Aborted|Terminated|Segmentation)(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
+_CARETS = compiled(r"\s*[~^]+\s*$")
+_ADVICE = compiled(
     r"Possible solutions:|Open an issue on GitHub|CUDA kernel errors might be asynchronously|For debugging consider"
     r"|Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion tracking|Search for `cuda\w+' in https://docs\.nvidia"
     r"|Exception raised from .* \(most recent call first\)|frame #0: |Please report this issue at"
     r"|To work around this error"
 )
 _ATTEMPTS = "Error details from previous import attempts:"
-_ENDED = re.compile(
+_ENDED = compiled(
     r"(?:[\w.]*\.)?(?:EOFError|KeyError|StopIteration|StopAsyncIteration|JSONDecodeError|Empty|CancelledError)(?::|$)"
     r"|RuntimeError: Rank \d+ failed to pass monitoredBarrier"
 )
-_STATUS = re.compile(r"(?:requests\.exceptions|httpx)\.\w*Error:|httpx\.HTTPStatusError")
+_STATUS = compiled(r"(?:requests\.exceptions|httpx)\.\w*Error:|httpx\.HTTPStatusError")
 _MOST_LINES = 40
 _MOST_SOURCE = 400
 

@@ -7,8 +7,6 @@ are anything but plain numbers behind plain keys are not understood.
 from __future__ import annotations
 
 import os
-import pickletools
-import zipfile
 from pathlib import Path
 
 from specwatch.errors import ModelError
@@ -25,6 +23,8 @@ def read(folder: Path) -> MaskEmbedding | None:
     descriptor = reading.open_regular(path)
     if descriptor is None:
         return None
+    import zipfile
+
     try:
         with os.fdopen(descriptor, "rb") as file, zipfile.ZipFile(file) as archive:
             inner = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
@@ -41,6 +41,8 @@ def read(folder: Path) -> MaskEmbedding | None:
 
 def _plain_values(pickle: bytes) -> dict[str, int | bool]:
     """The numbers and booleans that directly follow a text: the plain entries of a pickled dict."""
+    import pickletools
+
     found: dict[str, int | bool] = {}
     key: str | None = None
     for opcode, argument, _ in pickletools.genops(pickle):

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specwatch.errors import ModelError
+from specwatch.lazy import compiled
 from specwatch.models import reading
 
-_REPO = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}(/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
-_REVISION = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+_REPO = compiled(r"[A-Za-z0-9_][\w.-]{0,95}(/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
+_REVISION = compiled(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

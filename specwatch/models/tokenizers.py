@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import json
-import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -44,6 +42,8 @@ _FILES = (
 def digest(vocab: Mapping[str, int]) -> str:
     """A hash of a token map, independent of the order of its tokens."""
     text = json.dumps(sorted((number, token) for token, number in vocab.items()), separators=(",", ":"))
+    import hashlib
+
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -209,6 +209,8 @@ def _failures(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the library from the terminal and from the network."""
+    import logging
+
     settings = {"TRANSFORMERS_VERBOSITY": "critical", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
     settings |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"}
     before = {key: os.environ.get(key) for key in settings}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from specwatch.errors import ModelError
+from specwatch.lazy import compiled
 from specwatch.models import reading
 
 HEADER_CAP = 100 << 20
 """Largest header in bytes: the format's own limit."""
 MAX_SHARDS = 2000
 
-_OTHER_BIN = re.compile(r"(training_args|optimizer|scheduler|scaler|random_states.*|rng_state.*)\.(bin|pt|pth)")
+_OTHER_BIN = compiled(r"(training_args|optimizer|scheduler|scaler|random_states.*|rng_state.*)\.(bin|pt|pth)")
 _OTHER_PT = ("mask_embedding.pt", "head.pt")
 
 

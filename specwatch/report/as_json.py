@@ -31,6 +31,8 @@ class SourceRead:
     bytes: int
     lines: int
     runs: int
+    passed: int = 0
+    """Crashes that were not examined, because many like them had come before."""
 
 
 def document(sources: Iterable[SourceRead], findings: Iterable[Finding]) -> Json:
@@ -38,9 +40,14 @@ def document(sources: Iterable[SourceRead], findings: Iterable[Finding]) -> Json
     return {
         "schema": SCHEMA,
         "specwatch": __version__,
-        "sources": [{"path": redact.text(s.path), "bytes": s.bytes, "lines": s.lines, "runs": s.runs} for s in sources],
+        "sources": [_source(source) for source in sources],
         "findings": [finding_object(finding) for finding in findings],
     }
+
+
+def _source(source: SourceRead) -> Json:
+    read = {"path": redact.text(source.path), "bytes": source.bytes, "lines": source.lines, "runs": source.runs}
+    return {**read, "not_examined": source.passed} if source.passed else {**read}
 
 
 def check_document(checked: Iterable[tuple[str, Iterable[Finding], Iterable[Verdict]]]) -> Json:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from specwatch.domain import Launch, Value
 from specwatch.errors import LaunchError
 from specwatch.launch.shell import Lexer, Operator, quote
+from specwatch.lazy import compiled
 from specwatch.report.secret_names import LONGEST_NAME, plain_name, secret_in_text, secret_name
 
 __all__ = ["HIDDEN", "argv", "env", "launch", "secret", "secret_name", "text"]
@@ -23,44 +24,44 @@ DEEPEST_SCRIPT = 4  # shells in shells; deeper ones are read as plain text
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 # a name, the quote behind it (of JSON in JSON: with backslashes), and what separates it from its value
-_NAMED = re.compile(
+_NAMED = compiled(
     rf"(?<![\w-])(?P<name>(?:[Aa][Pp][Ii] (?=[Kk][Ee][Yy]))?-{{0,2}}\w[\w.-]{{0,{LONGEST_NAME}}}+)"
     r"(?:(?P<closed>\\{0,8}+['\"])?[ \t]{0,4}+(?:=>|:=|[:=])[ \t]{0,4}+"
     r"|\\{0,8}+['\"],\s{0,4}+(?=[bru]?\\{0,8}+['\"])"
     r"|(?P<gap>(?:\s|\\\n){1,20}+))"
 )
 # without any of these no name in a text is that of a secret
-_HINT = re.compile(r"(?i)--|pass|pwd|secret|key|token|cred|auth|cookie|x-amz")
-_OPEN = re.compile(r"[bru]?(?P<quote>\\{0,8}+['\"])")
-_CLOSE = {mark: re.compile(rf"(?:[^\\{mark}\n]|\\[^\n])*+(?={mark}|\n|$|\\)") for mark in "'\""}
-_WORD = re.compile(
+_HINT = compiled(r"(?i)--|pass|pwd|secret|key|token|cred|auth|cookie|x-amz")
+_OPEN = compiled(r"[bru]?(?P<quote>\\{0,8}+['\"])")
+_CLOSE = {mark: compiled(rf"(?:[^\\{mark}\n]|\\[^\n])*+(?={mark}|\n|$|\\)") for mark in "'\""}
+_WORD = compiled(
     r"(?:[^\s'\",;&)\]}\\]|\\(?![nrt\\'\"])|,(?!\s|[A-Za-z_]\w{0,60}+=|['\"]|$)|&(?!\s|[A-Za-z_][\w-]{0,60}+=|&|$)"
     r"|;(?!\s|[A-Za-z_]\w{0,60}+=|$)|[)\]}'\"](?![\s,;:.)\]}'\"]|$))*+"
 )
-_SCHEME_OF_HEADER = re.compile(r"(?i:basic|bearer|token|digest|negotiate|apikey)[ \t]{1,4}+")
-_NOTHING = re.compile(r"(?:None|null|nil|true|false|undefined|unset|empty|\*{1,}+|\.\.\.)$", re.IGNORECASE)
-_TYPE = re.compile(r"(?:Optional|Union|str|int|bool|bytes|SecretStr|A)(?:[\[|.]|$)")
-_NUMBER = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?%?$")
-_MARK = re.compile(r"<[^<>\s]{1,60}>$|\[[A-Z]{1,20}\]$")
-_SSHPASS = re.compile(
+_SCHEME_OF_HEADER = compiled(r"(?i:basic|bearer|token|digest|negotiate|apikey)[ \t]{1,4}+")
+_NOTHING = compiled(r"(?:None|null|nil|true|false|undefined|unset|empty|\*{1,}+|\.\.\.)$", re.IGNORECASE)
+_TYPE = compiled(r"(?:Optional|Union|str|int|bool|bytes|SecretStr|A)(?:[\[|.]|$)")
+_NUMBER = compiled(r"[+-]?\d{1,12}(?:\.\d{1,12})?%?$")
+_MARK = compiled(r"<[^<>\s]{1,60}>$|\[[A-Z]{1,20}\]$")
+_SSHPASS = compiled(
     r"(?<![\w-])(sshpass[ \t]{1,4}+-p[ \t]{0,4}+)(?!['\"]?<redacted>)(?:'[^'\n]{0,}+'?|\"[^\"\n]{0,}+\"?|[^\s'\"]{1,}+)"
 )
-_NOT_BEARER = re.compile(
+_NOT_BEARER = compiled(
     r"(?:tokens?|auth\w{0,20}+|scheme|realm|credentials?|format|header|and|or|is|was|in|<)\b", re.I
 )
 
 _SHAPES = (
-    re.compile(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z]|[a-z]{16})[A-Za-z0-9]{8,}+"),
-    re.compile(r"(?<![A-Za-z0-9_])(sk-)[A-Za-z0-9_-]{12,}+"),
-    re.compile(r"(?<![A-Za-z0-9])(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}+"),
-    re.compile(r"(?<![A-Za-z0-9])(nvapi-|glpat-|xox[abeoprs]-|AIza)[A-Za-z0-9_-]{8,}+"),
-    re.compile(r"(?<![A-Za-z0-9])((?:AKIA|ASIA))[A-Z0-9]{12,}+"),
-    re.compile(r"(?<![A-Za-z0-9_-])(eyJ)[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{2,}+(?:\.[A-Za-z0-9_-]{0,}+)?+"),
-    re.compile(r"(?<![\w-])((?i:api key) )(?=[A-Za-z_-]{0,60}+\d)[\w-]{8,}+"),
-    re.compile(r"(?<=[?&])((?i:sig|signature|key|code|x-goog-signature|x-goog-credential)=)[^\s&'\"<]{1,}+"),
+    compiled(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z]|[a-z]{16})[A-Za-z0-9]{8,}+"),
+    compiled(r"(?<![A-Za-z0-9_])(sk-)[A-Za-z0-9_-]{12,}+"),
+    compiled(r"(?<![A-Za-z0-9])(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}+"),
+    compiled(r"(?<![A-Za-z0-9])(nvapi-|glpat-|xox[abeoprs]-|AIza)[A-Za-z0-9_-]{8,}+"),
+    compiled(r"(?<![A-Za-z0-9])((?:AKIA|ASIA))[A-Z0-9]{12,}+"),
+    compiled(r"(?<![A-Za-z0-9_-])(eyJ)[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{2,}+(?:\.[A-Za-z0-9_-]{0,}+)?+"),
+    compiled(r"(?<![\w-])((?i:api key) )(?=[A-Za-z_-]{0,60}+\d)[\w-]{8,}+"),
+    compiled(r"(?<=[?&])((?i:sig|signature|key|code|x-goog-signature|x-goog-credential)=)[^\s&'\"<]{1,}+"),
 )
-_BEARER = re.compile(r"(?<![A-Za-z0-9])([Bb](?i:earer)[ \t]{1,4}+)([^\s'\",;<)\\]{1,}+)")
-_AUTHORITY = re.compile(r"[^\s'\"<>]{0,}+")
+_BEARER = compiled(r"(?<![A-Za-z0-9])([Bb](?i:earer)[ \t]{1,4}+)([^\s'\",;<)\\]{1,}+)")
+_AUTHORITY = compiled(r"[^\s'\"<>]{0,}+")
 _PEM = "PRIVATE KEY-----"
 
 
@@ -192,8 +193,8 @@ def _without_pem(value: str) -> str:
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
-_SCRIPT_FLAG = re.compile(r"-[a-z]{0,6}c$")
-_ASSIGNED = re.compile(r"-{0,2}[\w.-]{1,120}")
+_SCRIPT_FLAG = compiled(r"-[a-z]{0,6}c$")
+_ASSIGNED = compiled(r"-{0,2}[\w.-]{1,120}")
 _PASSWORD_FLAGS = {"sshpass": ("-p",), "curl": ("-u", "--user", "--proxy-user", "-U"), "wget": ("--password",)}
 
 

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import re
 
+from specwatch.lazy import compiled
+
 LONGEST_NAME = 120
 _FLAGS = ("--api-key", "--admin-api-key", "--ssl-keyfile-password")
 # what argparse takes for one of these, the shortest that is not also another flag
 _SHORTEST = {"--api-key": 4, "--admin-api-key": 4, "--ssl-keyfile-password": len("--ssl-keyfile-")}
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NUMBERED = re.compile(r"(?<=[a-z])-?\d{1,4}$")
-_ANYWHERE = re.compile(r"passw|passphrase|secret|credential|api-?key|api-?k(?:ey?)?y?$|admin-key|access-?key|x-amz-sig")
-_LAST = re.compile(r"(?:^|-)(?:key|token|authorization|cookie|pwd|auth|[a-z]*authtoken)$")
-_PASS = re.compile(r"(?:(?:^|-)(?<!forward-)(?<!backward-)(?<!two-)(?<!single-)(?<!multi-)|pg|db|my|ssh)pass$")
+_CAMEL = compiled(r"(?<=[a-z0-9])(?=[A-Z])")
+_NUMBERED = compiled(r"(?<=[a-z])-?\d{1,4}$")
+_ANYWHERE = compiled(r"passw|passphrase|secret|credential|api-?key|api-?k(?:ey?)?y?$|admin-key|access-?key|x-amz-sig")
+_LAST = compiled(r"(?:^|-)(?:key|token|authorization|cookie|pwd|auth|[a-z]*authtoken)$")
+_PASS = compiled(r"(?:(?:^|-)(?<!forward-)(?<!backward-)(?<!two-)(?<!single-)(?<!multi-)|pg|db|my|ssh)pass$")
 # what people write instead of a flag's name
-_MISSPELT = re.compile(r"(?:^|-)(?:k+e+y+s?|kye|t+o+k+e+n+|toekn|tokne|tokn|passwrod|pasword)$")
+_MISSPELT = compiled(r"(?:^|-)(?:k+e+y+s?|kye|t+o+k+e+n+|toekn|tokne|tokn|passwrod|pasword)$")
 # names that end in such a word and hold no secret
-_HARMLESS = re.compile(
+_HARMLESS = compiled(
     r"(?:^|-)(?:mask|bos|eos|pad|unk|cls|sep|num|min|max|draft|total|prefill|decode|image|audio|video|vision|special|"
     r"added|stop|start|end|begin|boi|eoi|think|call|new|cached|pending|input|output|prompt|first|next|last|prev|per|"
     r"verify|bonus|accepted|sampled|generated|full|swa|target|text|word)-(?:[a-z0-9]+-)*tokens?$|(?:^|-)ssl-keyfile$"
 )
 # in running text a bare `key` or `auth` is a word, not the name of a secret
-_WORDY = re.compile(r"(?:^|-)(?:key|auth)$")
-_QUALIFIED = re.compile(
+_WORDY = compiled(r"(?:^|-)(?:key|auth)$")
+_QUALIFIED = compiled(
     r"(?:api|admin|access|private|signing|encryption|auth|account|master|license|licence|shared|client|watermark|"
     r"session|service|deploy|ssh|gpg)-?key$|(?:basic|proxy|http|registry|redis)-auth$"
 )

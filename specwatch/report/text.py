@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from specwatch.domain import Applicability, Change, Finding, Fix, Severity, Status, Verdict
+from specwatch.lazy import compiled
 from specwatch.report import redact
 from specwatch.report.as_json import SourceRead, command
 
@@ -15,7 +15,7 @@ WORDS = {Severity.FATAL: "error", Severity.DEGRADED: "warning", Severity.NOTICE:
 LONGEST_MESSAGE = 600
 NARROWEST = 40
 # control characters but the newline: none of a log's may reach a terminal
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = compiled(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,9 @@ def summary(findings: tuple[Finding, ...], shown: int, sources: Iterable[SourceR
         hidden = f"; {len(findings)} notices (--all shows them)" if findings else ""
         return f"nothing wrong found in {what}{hidden}"
     fatal = sum(1 for finding in findings if finding.severity is Severity.FATAL)
-    return f"{shown} finding{'s' if shown != 1 else ''}, {fatal} fatal, in {what}"
+    passed = sum(source.passed for source in read)
+    more = f"; {passed:,} more crashes like these were not examined" if passed else ""
+    return f"{shown} finding{'s' if shown != 1 else ''}, {fatal} fatal, in {what}{more}"
 
 
 def _size(count: float) -> str:

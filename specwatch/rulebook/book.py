@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from specwatch.domain import Frame, Incident, Match, Role
 from specwatch.errors import ConfigError, RuleError
+from specwatch.rulebook.anchors import choose
 from specwatch.rulebook.pattern import PREFIX, SHORTEST, Pattern
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Loaded:
     replaced: tuple[str, ...]
 
 
+_FEW = 8
+_LOOKED_AT = 32
 _FIELDS = ("name", "line", "cause", "frame", "source")
 RuleRow = tuple[str, str, str | None, list[str]]
 """Of a rule: file, role, check, names of its causes."""
@@ -48,10 +51,11 @@ PatternRow = tuple[str, str, str, str, str, str, str]
 
 
 class Table(TypedDict):
-    """A rule book without the rules: what each is about, and the patterns by their first characters."""
+    """A rule book without the rules: what each is about, the patterns by their first characters, and their anchors."""
 
     rules: dict[str, RuleRow]
     index: dict[str, list[PatternRow]]
+    anchors: list[str]
 
 
 class Rulebook:
@@ -65,6 +69,7 @@ class Rulebook:
         known = {rule.id: rule for rule in rules}
         self._table = _tabulated(known.values())
         self._patterns: dict[tuple[str, int], Pattern] = {}
+        self._beginnings: dict[str, dict[int, dict[str, list[int]]]] = {}
         self.rules: Mapping[str, Rule] = _Rules(self._table["rules"], known)
 
     @classmethod
@@ -79,6 +84,11 @@ class Rulebook:
     def table(self) -> Table:
         """What is needed of all rules to look one up, as JSON."""
         return self._table
+
+    @property
+    def anchors(self) -> Sequence[str]:
+        """Texts of which every message that `role_of` knows holds one (`anchors.py`), or nothing."""
+        return self._table["anchors"]
 
     def look_up(
         self, text: str, release: str = "", frames: Sequence[Frame] = ()
@@ -98,8 +108,9 @@ class Rulebook:
     def _find(self, text: str, release: str, frames: Sequence[Frame]) -> tuple[Pattern, str, Mapping[str, str]] | None:
         index = self._table["index"]
         for start in (text[:PREFIX], text[:SHORTEST]):
-            entries = index.get(start, ())
-            for at, entry in enumerate(entries):
+            entries = index.get(start, [])
+            for at in self._beginning(start, entries, text):
+                entry = entries[at]
                 if not text.startswith(entry[1]):
                     continue
                 pattern = self._patterns.get((start, at))
@@ -110,6 +121,18 @@ class Rulebook:
                     continue
                 return pattern, entry[0], {k: v for k, v in found.groupdict().items() if v is not None}
         return None
+
+    def _beginning(self, start: str, entries: Sequence[PatternRow], text: str) -> Sequence[int]:
+        """Which of the entries may fit by the first `_LOOKED_AT` characters: hundreds begin as `ValueError`."""
+        if len(entries) < _FEW:
+            return range(len(entries))
+        if start not in self._beginnings:
+            beginnings = self._beginnings[start] = {}
+            for at, entry in enumerate(entries):
+                known = entry[1][:_LOOKED_AT]
+                beginnings.setdefault(len(known), {}).setdefault(known, []).append(at)
+        found = (known.get(text[:length], ()) for length, known in self._beginnings[start].items())
+        return sorted(at for places in found for at in places)
 
     def match(self, incident: Incident) -> Match | None:
         """The rule that knows an incident by its own error, else by an error that followed from it.
@@ -156,7 +179,7 @@ class _Rules(Mapping[str, "Rule"]):
 
 
 def _tabulated(rules: Iterable[Rule]) -> Table:
-    table: Table = {"rules": {}, "index": {}}
+    table: Table = {"rules": {}, "index": {}, "anchors": []}
     for rule in rules:
         table["rules"][rule.id] = (str(rule.path), rule.role.value, rule.check, list(rule.causes))
         for own in rule.patterns:
@@ -165,6 +188,7 @@ def _tabulated(rules: Iterable[Rule]) -> Table:
             table["index"].setdefault(start, []).append(row)
     for rows in table["index"].values():
         rows.sort(key=lambda row: not (row[5] or row[6]))  # the pickier ones first
+    table["anchors"] = list(choose(row[1] for rows in table["index"].values() for row in rows))
     return table
 
 

@@ -65,11 +65,13 @@ def write(file: Path | None, expected: str, book: Rulebook, said: Said) -> None:
 
 def _checked(table: Any) -> Table:
     """The table if it has the form of one. Raises ValueError."""
-    rules, index = table["rules"], table["index"]
+    rules, index, anchors = table["rules"], table["index"], table["anchors"]
     if not all(isinstance(row, list) and len(row) == 4 for row in rules.values()):
         raise ValueError("rules")
     for rows in index.values():
         if not all(len(row) == 7 and row[0] in rules for row in rows):
             raise ValueError("index")
-    checked: Table = {"rules": rules, "index": index}
+    if not isinstance(anchors, list) or not all(isinstance(text, str) and text.isascii() for text in anchors):
+        raise ValueError("anchors")
+    checked: Table = {"rules": rules, "index": index, "anchors": anchors}
     return checked

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from specwatch.errors import ConfigError
+from specwatch.lazy import compiled
 from specwatch.rulebook.drafting import Draft, comments, one_line, title
 
 SCHEMA_VERSION = 2
 LONGEST = 16 << 20
-_HOLE = re.compile(r"\(\.[+*]\??\)")
+_HOLE = compiled(r"\(\.[+*]\??\)")
 
 
 def read(path: Path) -> Iterator[Mapping[str, Any]]:

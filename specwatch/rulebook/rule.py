@@ -20,9 +20,10 @@ from specwatch.checks import CHECKS
 from specwatch.domain import Applicability, Role, Severity
 from specwatch.errors import RuleError
 from specwatch.fixes import FIXES, Edit
+from specwatch.lazy import compiled
 from specwatch.rulebook.pattern import SHORTEST, Pattern, literal_prefix
 
-ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+ID = compiled(r"[a-z0-9]+(-[a-z0-9]+)*")
 STATUSES = ("stable", "experimental")
 _KEYS = {
     "rule": {"title", "severity", "role", "status", "sglang", "docs", "pattern", "context", "check", "cause", "example"}

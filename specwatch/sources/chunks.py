@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from specwatch.errors import SourceError
-from specwatch.sources.blocks import blocks, name_of
+from specwatch.sources.blocks import BLOCK, blocks, later_blocks, name_of
 from specwatch.sources.once import LINE_CAP, LongLine, Stats, judged
 
 
@@ -20,6 +20,8 @@ class Chunk(NamedTuple):
 
     def lines(self, start: int, end: int) -> int:
         """How many lines end between two places of the data."""
+        if end == self.end and start == 1:
+            return len(self.data) - len(self.data.replace(b"\n", b"")) - 1
         if end - start < LINE_CAP or sys.version_info >= (3, 13):
             return self.data.count(b"\n", start, end)
         part = self.data[start:end]
@@ -55,15 +57,27 @@ def cut(source: Iterable[bytes], stats: Stats) -> Iterator[Chunk | Piece]:
     yield from cutter.rest()
 
 
+def later_chunks(path: str, start: int) -> Iterator[Chunk]:
+    """Of the chunks of a plain log those that `chunks` cuts behind a place, a whole number of blocks from its start.
+
+    None of a compressed one. The first are others where a line is longer than a block.
+    """
+    cutter = _Cutter(start - BLOCK)
+    for block in later_blocks(path, start - BLOCK):
+        for part in cutter.cut(block):
+            if isinstance(part, Chunk) and part.offset + part.end > start:
+                yield part
+
+
 class _Cutter:
     """Cuts blocks after their last newline and keeps what follows it for the next one."""
 
     __slots__ = ("_kept", "_long", "_offset")
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
         self._kept = b"\n"
         self._long: LongLine | None = None
-        self._offset = -1
+        self._offset = start - 1
 
     def cut(self, block: bytes) -> Iterator[Chunk | Piece]:
         if self._long is not None:

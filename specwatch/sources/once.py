@@ -6,13 +6,13 @@ breaks lines there lets a request start a line of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from specwatch.errors import SourceError
+from specwatch.lazy import compiled
 from specwatch.sources.blocks import blocks, name_of
 
 LINE_CAP = 64 * 1024
@@ -155,8 +155,8 @@ def _refuse_binary(sample: bytes, name: str) -> None:
         raise SourceError(f"{name}: is binary, not a log")
 
 
-_LOG_NAME = re.compile(r"(?i)\.(?:log|out|err|txt|jsonl|ndjson)(?:[.-]|$)|^(?:stdout|stderr|syslog|messages)\b")
-_TURN = re.compile(r"(?i)(?P<stem>.*?)(?:[.-](?P<turn>\d+))?(?:\.(?:gz|zst|zstd))?$")
+_LOG_NAME = compiled(r"(?i)\.(?:log|out|err|txt|jsonl|ndjson)(?:[.-]|$)|^(?:stdout|stderr|syslog|messages)\b")
+_TURN = compiled(r"(?i)(?P<stem>.*?)(?:[.-](?P<turn>\d+))?(?:\.(?:gz|zst|zstd))?$")
 
 
 def expand(paths: Iterable[str]) -> list[str]:

@@ -168,6 +168,27 @@ def test_adaptive_speculation_that_sglang_switches_off_is_not_judged(flags: str)
     assert verdict.because == "does not apply"
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "nearest"),
+    [
+        ('{"1": {"candidate_steps": [2, 4]}, "note": "x"}', Status.SOUND, None),
+        ('{"1": {"candidate_steps": [1]}, "8": {"candidate_steps": [3, 9]}}', Status.BROKEN, 3),
+        ('{"1": {"candidate_steps": []}}', Status.UNKNOWN, None),
+        ('{"1": {"candidate_steps": [-1]}}', Status.UNKNOWN, None),
+        ('{"one": {"candidate_steps": [4]}}', Status.UNKNOWN, None),
+        ("[4]", Status.UNKNOWN, None),
+        ("{", Status.UNKNOWN, None),
+        ("[" * 100_000, Status.UNKNOWN, None),
+    ],
+)
+def test_the_file_of_adaptive_speculation_is_read(text: str, status: Status, nearest: int | None) -> None:
+    flags = "--speculative-algorithm EAGLE --speculative-adaptive --speculative-adaptive-config a.json"
+    launch = parse(f"python -m sglang.launch_server --model-path t {flags} --speculative-num-steps 4", "0.5.23")
+    verdict = CHECKS["adaptive_steps"](launch, MemoryModels({"t": QWEN, "a.json": {"text": text}}))
+    assert verdict.status is status
+    assert verdict.facts.get("nearest") == nearest
+
+
 def test_the_file_of_adaptive_speculation_is_not_guessed() -> None:
     flags = "--speculative-algorithm EAGLE --speculative-adaptive --speculative-adaptive-config a.json"
     verdict = judged("adaptive_steps", "0.5.23", f"{flags} --speculative-num-steps 4")

@@ -129,6 +129,23 @@ def test_a_crash_is_raised_once_and_not_again_after_a_restart(box: Box, log: Pat
     assert (root["source"], root["line"], root["text"]) == (str(log), 7, "ValueError: the a broke")
 
 
+def test_no_secret_of_a_launch_is_stored_and_it_is_the_same_finding_after_a_restart(box: Box, log: Path) -> None:
+    lines = [line.replace("tp_size=2", "tp_size=2, api_key='s3cr3t-of-ours'") for line in run_of(0)]
+    write(log, lines[:3])  # what has to be known of this start is in the position now, its crash comes later
+    box.go(3)
+    box.stop()
+    stored = b"".join(path.read_bytes() for path in (box.folder / "state").iterdir())
+    assert b"server_args=" in stored
+    assert b"s3cr3t-of-ours" not in stored
+    box.start()
+    write(log, lines[3:])
+    box.go(3)
+    write(log, [line.replace("2026-01-01 00:", "2026-01-01 01:") for line in lines])
+    box.go(3)
+    (kept,) = box.findings()
+    assert kept.occurrences == 2
+
+
 def test_it_is_said_within_two_seconds_of_its_last_line(box: Box, log: Path) -> None:
     write(log, run_of(0))
     began = box.clock.at

@@ -149,9 +149,12 @@ def test_old_state_is_pruned_and_what_fires_stays(store: Store) -> None:
 def test_an_older_schema_is_migrated(tmp_path: Path) -> None:
     Store(tmp_path, silent).commit([seen("1")], 1.0)
     db = sqlite3.connect(tmp_path / "specwatch.db")
-    db.executescript("ALTER TABLE finding DROP COLUMN looping; PRAGMA user_version = 1")
+    db.executescript(
+        "DROP INDEX finding_time; DROP TABLE notice; DROP TABLE forward; ALTER TABLE finding DROP COLUMN began;"
+        "ALTER TABLE finding DROP COLUMN looping; DROP TABLE excerpt; DROP TABLE turn; PRAGMA user_version = 1"
+    )
     db.close()
-    assert [one.looping for one in Store(tmp_path, silent).findings()] == [False]
+    assert [(one.looping, one.began) for one in Store(tmp_path, silent).findings()] == [(False, 100.0)]
 
 
 def test_a_later_schema_is_set_aside(tmp_path: Path) -> None:

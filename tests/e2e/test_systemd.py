@@ -6,62 +6,24 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from boxes import PATH, ROOT, SystemdBox, mounts, write_launchers
 
 from specwatch.config import load
 
-ROOT = Path(__file__).resolve().parents[2]
-BOX = Path(__file__).with_name("sdbox.sh")
 UNIT = ROOT / "systemd" / "specwatch.service"
 
 
-class Box:
-    """A running systemd."""
-
-    def __init__(self, name: str, *options: str) -> None:
-        self.name = name
-        subprocess.run([BOX, "start", name, *options], check=True, capture_output=True, text=True)
-
-    def run(self, *command: str, check: bool = True, stdin: str | None = None) -> str:
-        done = subprocess.run(
-            [BOX, "exec", self.name, *command], input=stdin, capture_output=True, text=True, check=False
-        )
-        assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout
-
-    def write(self, path: str, text: str) -> None:
-        self.run("sh", "-c", f"mkdir -p $(dirname {path}) && cat >{path}", stdin=text)
-
-    def until(self, ask: Callable[[], object], seconds: float = 30.0) -> None:
-        """Ask until it is so; fails after a while."""
-        end = time.monotonic() + seconds
-        while not ask():
-            if time.monotonic() > end:
-                log = self.run("journalctl", "-u", "specwatch", "-n", "30", "-o", "cat", check=False)
-                raise AssertionError(f"not within {seconds} s; the journal of specwatch ends with\n{log}")
-            time.sleep(0.05)
-
-    def show(self, what: str) -> str:
-        return self.run("systemctl", "show", "specwatch", "-P", what).strip()
+class Box(SystemdBox):
+    """A running systemd with the watcher."""
 
     def findings(self) -> list[dict[str, object]]:
         got = self.run(
-            *(
-                "env",
-                "PYTHONPATH=/opt/checkout:/opt/site",
-                "/opt/specwatch/bin/specwatch",
-                "findings",
-                "list",
-                "--all",
-                "--format",
-                "json",
-            ),
+            *("/opt/specwatch/bin/specwatch", "findings", "list", "--all", "--format", "json"),
             *("--state", "/var/lib/specwatch"),
             check=False,
         )
@@ -70,10 +32,6 @@ class Box:
     def events(self) -> list[str]:
         lines = self.run("journalctl", "-u", "specwatch", "-o", "cat", "--no-pager").split("\n")
         return [json.loads(line)["event"] for line in lines if line.startswith("{")]
-
-    def stop(self) -> None:
-        done = subprocess.run([BOX, "stop", self.name], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
 
 
 CONFIG = """
@@ -89,27 +47,14 @@ def server_unit(log: str) -> str:
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
-    name = f"t{os.getpid()}"
     # the package as this machine has it, under a path that a dynamic user may read
-    folder = tmp_path_factory.mktemp("opt")
-    folder.chmod(0o755)
-    launcher = folder / "bin" / "specwatch"
-    launcher.parent.mkdir()
-    python = Path(sys.executable).resolve().relative_to(Path(sys.base_prefix).resolve())
-    launcher.write_text(f'#!/bin/sh\nexec /opt/python/{python} -m specwatch.cli "$@"\n')
-    launcher.chmod(0o755)
-    box = Box(
-        name,
-        f"--bind-ro={folder}:/opt/specwatch",
-        f"--bind-ro={ROOT}:/opt/checkout",
-        f"--bind-ro={Path(sys.base_prefix).resolve()}:/opt/python",
-        f"--bind-ro={sysconfig.get_path('purelib')}:/opt/site",
-    )
+    write_launchers(folder := tmp_path_factory.mktemp("opt"))
+    box = Box(f"t{os.getpid()}", *(f"--bind-ro={here}:{there}" for here, there in mounts(folder).items()))
     try:
         box.write("/etc/systemd/system/specwatch.service", UNIT.read_text())
         box.write(
             "/etc/systemd/system/specwatch.service.d/test.conf",
-            "[Service]\nEnvironment=PYTHONPATH=/opt/checkout:/opt/site PATH=/opt/specwatch/bin:/usr/bin:/bin\n",
+            f"[Service]\nEnvironment=PATH={PATH}\n",
         )
         box.write("/etc/specwatch/specwatch.toml", CONFIG)
         crash = (ROOT / "examples" / "server.log").read_text()
@@ -124,13 +69,13 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
 
 def test_the_unit_from_start_to_stop(box: Box) -> None:
     box.run("systemctl", "start", "specwatch", check=False)  # Type=notify: comes back once it is ready
-    box.until(lambda: box.show("ActiveState") == "active", 1.0)
-    assert box.show("ActiveState") == "active"
+    box.until(lambda: box.show("specwatch", "ActiveState") == "active", "specwatch", seconds=1.0)
+    assert box.show("specwatch", "ActiveState") == "active"
     assert "watch_started" in box.events()
 
     # a server crashes into the journal
     box.run("systemctl", "start", "sglang", check=False)
-    box.until(lambda: box.findings())
+    box.until(lambda: box.findings(), "specwatch")
     (finding,) = box.findings()
     assert finding["rule"] == "standalone-vocab-mismatch"
     root = finding["root"]
@@ -138,46 +83,51 @@ def test_the_unit_from_start_to_stop(box: Box) -> None:
     assert root["source"] == "journal:sglang.service"
 
     # killed: started again by systemd, and nothing is said twice
-    pid = box.show("MainPID")
+    pid = box.show("specwatch", "MainPID")
     box.run("kill", "-9", pid)
-    box.until(lambda: box.show("MainPID") not in ("0", pid) and box.show("ActiveState") == "active")
+    box.until(
+        lambda: box.show("specwatch", "MainPID") not in ("0", pid) and box.show("specwatch", "ActiveState") == "active",
+        "specwatch",
+    )
     box.run("systemctl", "start", "sglang", check=False)  # another invocation: another run
-    box.until(lambda: box.findings()[0]["occurrences"] == 2)
+    box.until(lambda: box.findings()[0]["occurrences"] == 2, "specwatch")
     assert box.events().count("finding_raised") == 1
 
     # a file, written by somebody else
     box.write("/var/log/sglang/other.log", (ROOT / "examples" / "server.log").read_text().replace("384", "383"))
-    box.until(lambda: box.findings()[0]["occurrences"] == 3 or len(box.findings()) == 2)
+    box.until(lambda: box.findings()[0]["occurrences"] == 3 or len(box.findings()) == 2, "specwatch")
 
     # a reload that fails keeps the old configuration, one that succeeds takes the new
     box.write("/etc/specwatch/specwatch.toml", CONFIG + "\n[[servers]]\n")
     box.run("systemctl", "reload", "specwatch")
-    box.until(lambda: "configuration_refused" in box.events())
-    assert box.show("ActiveState") == "active"
+    box.until(lambda: "configuration_refused" in box.events(), "specwatch")
+    assert box.show("specwatch", "ActiveState") == "active"
     box.write("/etc/specwatch/specwatch.toml", CONFIG + '\n[[server]]\nname = "two"\nlogs = ["/var/log/two.log"]\n')
     box.run("systemctl", "reload", "specwatch")
-    box.until(lambda: "configuration_reloaded" in box.events())
+    box.until(lambda: "configuration_reloaded" in box.events(), "specwatch")
 
     # one that hangs is killed by the watchdog
     box.write("/etc/systemd/system/specwatch.service.d/dog.conf", "[Service]\nWatchdogSec=2\n")
     box.run("systemctl", "daemon-reload")
     box.run("systemctl", "restart", "specwatch")
-    pid = box.show("MainPID")
+    pid = box.show("specwatch", "MainPID")
     fed: set[str] = set()
-    box.until(lambda: fed.add(box.show("WatchdogTimestampMonotonic")) or len(fed) > 4)  # type: ignore[func-returns-value]
-    assert box.show("MainPID") == pid, "a daemon without anything to do is no hanging one"
+    timestamp = "WatchdogTimestampMonotonic"
+    box.until(lambda: fed.add(box.show("specwatch", timestamp)) or len(fed) > 4, "specwatch")  # type: ignore[func-returns-value]
+    assert box.show("specwatch", "MainPID") == pid, "a daemon without anything to do is no hanging one"
     box.run("kill", "-STOP", pid)
-    box.until(lambda: box.show("NRestarts") != "0")
-    box.until(lambda: box.show("ActiveState") == "active")
+    box.until(lambda: box.show("specwatch", "NRestarts") != "0", "specwatch")
+    box.until(lambda: box.show("specwatch", "ActiveState") == "active", "specwatch")
 
     box.run("systemctl", "stop", "specwatch")
-    assert box.show("Result") == "success"
+    assert box.show("specwatch", "Result") == "success"
     assert box.events()[-1] == "watch_ended"
 
 
-def test_the_unit_is_confined() -> None:
+@pytest.mark.parametrize(("unit", "most"), [("specwatch.service", 15), ("specwatch-apply.service", 25)])
+def test_the_units_are_confined(unit: str, most: int) -> None:
     done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=15", UNIT],
+        ["systemd-analyze", "security", "--offline=true", f"--threshold={most}", UNIT.with_name(unit)],
         capture_output=True,
         text=True,
         check=False,
@@ -186,7 +136,8 @@ def test_the_unit_is_confined() -> None:
 
 
 def test_the_units_are_well_formed(tmp_path: Path) -> None:
-    for unit in (UNIT, UNIT.with_name("sglang-example.service")):
+    names = ("sglang-example.service", "specwatch-apply.service", "specwatch-apply.path")
+    for unit in (UNIT, *(UNIT.with_name(name) for name in names)):
         text = unit.read_text().replace("/opt/sglang/bin/python", sys.executable)
         (tmp_path / unit.name).write_text(text)
         done = subprocess.run(

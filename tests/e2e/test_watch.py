@@ -101,7 +101,8 @@ def test_the_configuration_is_checked_and_shown(specwatch: Run, tmp_path: Path) 
     config.chmod(0o644)
     done = specwatch("watch", "--check-config", "--config", config)
     assert done.returncode == 0, done.stderr
-    assert "[web] is accepted and does nothing" in done.stderr
+    assert done.stdout.endswith("rules: fine\n")
+    assert done.stderr == ""
     assert 'logs = ["/var/log/a.log"]' in specwatch("watch", "--print-config", "--config", config).stdout
     config.write_text('[[server]]\nnmae = "a"\n')
     done = specwatch("watch", "--check-config", "--config", config)

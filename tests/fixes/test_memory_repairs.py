@@ -32,6 +32,7 @@ def offered(use: str, flags: str = "", release: str = "0.5.23", **captures: str)
         ("--mem-fraction-static 0.6", {"before": "80.0", "after": "20.0"}, "0.8"),
         ("--mem-fraction-static 0.8", {"before": "23.30", "after": "5.30"}, "0.85"),
         ("--mem-fraction-static 0.88", {"minimum": "0.912"}, "0.95"),
+        ("--mem-fraction-static 0.9", {"minimum": "0.9335"}, "0.95"),
         ("--mem-fraction-static 0.88", {"minimum": "0.94"}, None),
         ("--mem-fraction-static 0.7", {"before": "80.0", "after": "2.0"}, None),
         ("", {"fraction": "0.7"}, "0.75"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,27 +15,37 @@ from hypothesis import strategies as st
 from logtext import FRAMES
 
 from specwatch.domain import Incident, Role
-from specwatch.log import routine
+from specwatch.log import anchors, echoes, routine
+from specwatch.log.anchors import Engine
 from specwatch.log.framing import Framer
 from specwatch.log.incidents import Assembler
 from specwatch.log.prefilter import Search, Skimmer, incidents, skim
 from specwatch.log.routine import BARE, Level, next_other
+from specwatch.rulebook.anchors import choose
 from specwatch.sources.chunks import cut
 from specwatch.sources.once import Stats, read
 
 LOGS = sorted((Path(__file__).resolve().parents[1] / "data").rglob("*.log"))
-FAST = routine.engine()
-SEARCHES: list[Search] = [lambda: None, lambda: FAST] if FAST is not None else [lambda: None]
-"""The search that works everywhere, and the fast one where it can be installed."""
+BEGINNINGS = ("KV cache pool is full", "Decode batch", "Using default HuggingFace", "Torch allocator")
+"""Of the messages that `known` knows."""
+WORDS = anchors.words(choose(BEGINNINGS))
+ENGINES: dict[str, Engine] = {
+    "standard": routine.Standard(),
+    "aho-corasick": anchors.Aho(WORDS),
+    "hyperscan, literals": anchors.Literals(WORDS),
+    "hyperscan, automaton": routine.Hyperscan(),
+}
+SEARCHES: list[Search] = [lambda engine=engine: engine for engine in ENGINES.values()]  # type: ignore[misc]
+"""The search that works everywhere, and the fast ones."""
 
 
 def known(text: str) -> Role | None:
     """A rule book of a few messages, some of which a healthy server writes too."""
-    if text.startswith(("KV cache pool is full", "Decode batch")):
+    if text.startswith(BEGINNINGS[:2]):
         return Role.CAUSE
-    if text.startswith("Using default HuggingFace"):
+    if text.startswith(BEGINNINGS[2]):
         return Role.ADVICE
-    return Role.ECHO if text.startswith("Torch allocator") else None
+    return Role.ECHO if text.startswith(BEGINNINGS[3]) else None
 
 
 def slowly(path: Path) -> tuple[list[Incident], Stats]:
@@ -140,7 +151,7 @@ BARE_LINES = st.sampled_from(
         '{"log":"[2026-05-01 10:00:09] Decode batch\\n","stream":"stderr","time":"2026-05-01T10:00:09Z"}',
         '{"message": "Traceback (most recent call last):\\nValueError: x", "level": "error", "time": "2026-05-01"}',
         "\0\0[2026-05-01 10:00:09] Decode batch",
-        "\0usage: x",
+        "\0usage: x [-h]",
         "IndexError: list index out of range",
         "INFO | x",
         "worker-3  | [2026-05-01 10:00:09] Scheduler hit an exception: Traceback (most recent call last):",
@@ -251,6 +262,117 @@ def test_a_healthy_stretch_is_not_framed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(framed) < 130
 
 
+@pytest.mark.parametrize("search", SEARCHES, ids=ENGINES)
+@pytest.mark.parametrize("refused", [2, 3, 200])
+def test_refused_drafts_are_counted_among_lines_run_past(tmp_path: Path, search: Search, refused: int) -> None:
+    path = tmp_path / "server.log"
+    line = "[2026-05-01 10:00:00] Decode batch, #running-req: 2, accept len: {}, token usage: 0.03\n"
+    path.write_text(SERVING * 3 + line.format("1.00") + line.format("1.03") * 9 + line.format("1.00") * refused)
+    expected = slowly(path)
+    assert len(expected[0]) == (refused > 2)
+    assert quickly(path, [path.read_bytes()], search) == expected
+
+
+FRAMING_ODD = (
+    "2026-05-01 10:00:09,100 - __main__ - INFO - [2026-05-01 10:00:09] {}",
+    '2026-05-01 10:00:09,100 - __main__ - INFO -   File "/opt/x.py", line 1, in x\n{}',
+    "2026-05-01T10:00:09.5Z stderr P [2026-05-01 10:00:09] {}",
+    "worker-2  | {}",
+    "(Engine pid=952, ip=10.0.0.9) {}",
+    '    File \\"/opt/x.py\\", line 1\n{}',
+    "2026-05-01 13:55:38  INFO smg::server: {}",
+    "[2026-05-01T10:00:09Z] [2026-05-01 10:00:09] {}",
+    "Loading: 100%|#| 2/2 [00:01<00:00, 3.1it/s][2026-05-01 13:00:00] {}",
+)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=ENGINES)
+@pytest.mark.parametrize("odd", FRAMING_ODD)
+@pytest.mark.parametrize("follow", FRAMING_ODD)
+def test_what_unknown_lines_change_in_framing_is_kept(tmp_path: Path, search: Search, odd: str, follow: str) -> None:
+    crash = f"Scheduler hit an exception: Traceback (most recent call last):\n{FRAMES}ValueError: x\n"
+    lines = [f.format("something unheard of") + "\n" for f in (odd, *[odd] * 40)]
+    tail = follow.format(crash) + follow.format("usage: launch_server.py [-h]\nlaunch_server.py: error: x\n")
+    later = SERVING.replace(" 09:59", " 10:01") + "[2026-05-01 10:02:00] " + crash
+    path = tmp_path / "server.log"
+    path.write_text(SERVING * 2 + "".join(lines) + tail + later)
+    expected = slowly(path)
+    assert expected[0]
+    assert quickly(path, [path.read_bytes()], search) == expected
+
+
+ANY = re.compile(b"|".join(re.escape(word) for word in anchors.words(())))
+
+
+HAPPENINGS = (
+    "usage: launch_server.py [-h] --model-path MODEL\n   [--x]\nlaunch_server.py: error: unrecognized arguments: --y",
+    "usage: sglang serve --model-path MODEL [OPTIONS]\nsglang serve: error: unrecognized arguments: --y",
+    'Fatal Python error: Segmentation fault\n\nThread 0x0 (most recent call first):\n  File "a.py", line 1 in x',
+    "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: x",
+    "what():  CUDA failure 700",
+    "[2026-05-01 10:00:00] server_args={'model_path': '/models/target', 'tp_size': 1}",
+    "launch_server.py:1: UserWarning: 'python -m sglang.launch_server' is still supported",
+    "[rank0]:[E501 10:00:00.1 ProcessGroupNCCL.cpp:61] [Rank 0] Watchdog caught collective operation timeout: x",
+    "[2026-05-01 10:00:00] SIGQUIT received. signum=None, frame=None.",
+    "[2026-05-01 10:00:00] Received sigquit from a child process.",
+    "[2026-05-01 10:00:00] kill_process_tree called: parent_pid=1, include_parent=True, pid=1",
+    "[2026-05-01 10:00:00] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
+    "[2026-05-01 10:00:00] ERROR:    [Errno 98] error while attempting to bind: address already in use",
+    "[2026-05-01 10:00:00] Subprocess scheduler (pid=7) crashed with exit code -9",
+    "[2026-05-01 10:00:00] Rank 3 scheduler is dead. Please check if there are relevant logs.",
+    "/opt/x.cu:12: fail: block: [0,0,0], thread: [1,0,0] Assertion `i < n` failed.",
+    "Out of memory: Killed process 77 (python)",
+    "[2026-05-01 10:00:00] KV cache pool is full. Retract requests.",
+    "KV cache pool is full.",
+    "web-1  | KV cache pool is full.",
+)
+"""What ends a stretch of healthy lines, each by itself."""
+ASIDES = (
+    '  + Exception Group Traceback (most recent call last):\n  |   File "a.py", line 1, in x\n  | ExceptionGroup: x',
+    f"Traceback (most recent call last):\n{FRAMES}ValueError: x",
+    "Killed",
+    "Aborted (core dumped)",
+)
+"""What means something beside other lines only."""
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=ENGINES)
+@pytest.mark.parametrize("happening", HAPPENINGS + ASIDES)
+def test_what_ends_a_healthy_stretch_is_seen(tmp_path: Path, search: Search, happening: str) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(SERVING * 3)
+    healthy = slowly(path)
+    path.write_text(f"{SERVING * 3}{happening}\n")
+    expected = slowly(path)
+    assert happening in ASIDES or expected[0] or expected[1].runs > healthy[1].runs
+    assert quickly(path, [path.read_bytes()], search) == expected
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=ENGINES)
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_line_that_a_runtime_split_is_put_together(tmp_path: Path, search: Search, stream: str) -> None:
+    head = f"2026-05-01T10:00:09.5Z {stream}"
+    split = (
+        f"{head} P [2026-05-01 10:00:09] Schedu\n{head} F ler hit an exception: Traceback (most recent call last):\n"
+    )
+    path = tmp_path / "server.log"
+    path.write_text(SERVING * 2 + split + f"{FRAMES}ValueError: x\n")
+    expected = slowly(path)
+    assert [found.error for found in expected[0]] == ["ValueError: x"]
+    assert quickly(path, [path.read_bytes()], search) == expected
+
+
+@pytest.mark.parametrize("pattern", echoes.WORDINGS, ids=lambda pattern: pattern.pattern[:30])
+@given(data=st.data())
+@settings(deadline=None, max_examples=200)
+def test_every_known_wording_holds_an_anchor(pattern: re.Pattern[str], data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(re.compile(pattern.pattern)))
+    answered = echoes.shows_listening(text) and not echoes.is_progress(text)  # it listens by then
+    batch = text.startswith(echoes.BATCH)
+    if pattern.match(text) and not answered and not batch:
+        assert ANY.search(text.encode("utf-8", "replace"))
+
+
 def test_a_crash_far_behind_routine_lines_keeps_its_line_number(tmp_path: Path) -> None:
     head = "[2026-05-01 10:59:59] Scheduler hit an exception: Traceback (most recent call last):"
     crash = f"{head}\n{FRAMES}ValueError: x\n"
@@ -262,23 +384,17 @@ def test_a_crash_far_behind_routine_lines_keeps_its_line_number(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("level", Level)
-@pytest.mark.parametrize("search", SEARCHES)
 @given(lines=st.lists(st.one_of(BARE_LINES, MESSAGES, st.sampled_from(BARE), st.text(max_size=8)), max_size=8))
 @settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])
-def test_the_engines_agree(level: Level, search: Search, lines: list[str]) -> None:
+def test_the_engines_agree_on_what_is_routine(level: Level, lines: list[str]) -> None:
     data = b"\n" + "".join(f"{head}{line}\n" for line in lines for head in ("", "[2026-05-01 10:00:00 TP0] ")).encode()
     found, start = [], 1
     while (start := next_other(data, start, len(data), level)) < len(data):
         found.append(start)
         start = data.index(b"\n", start) + 1
-    engine = search()
     if level is Level.BATCHES:
-        places, unaccepted = routine.scan(data, len(data))
-        assert places == found
-        if engine is not None:
-            quick, same = engine.scan(memoryview(data))
-            assert sorted({data.rfind(b"\n", 0, place) + 1 for place in quick}) == found
-            assert same == unaccepted
+        quick, _ = routine.Hyperscan().scan(memoryview(data))
+        assert sorted({data.rfind(b"\n", 0, place) + 1 for place in quick}) == found
     starts = [at for at in range(1, len(data)) if data[at - 1 : at] == b"\n"]
     for at in starts:
         end = data.index(b"\n", at)
@@ -298,11 +414,18 @@ from specwatch.log import ahead
 from specwatch.log.prefilter import incidents
 from specwatch.sources.once import Stats
 ahead.FEWEST = 0
+answered = []
+scan = ahead.Helper.scan
+def noted(self, chunk):
+    answered.append(scan(self, chunk))
+    return answered[-1]
+ahead.Helper.scan = noted
 alone, together, some = Stats(), Stats(), Stats()
 expected = list(incidents(sys.argv[1], alone))
 assert expected
 assert list(incidents(sys.argv[1], together, cores=2)) == expected
 assert together == alone
+assert len(answered) // 2 - 1 <= sum(got is not None for got in answered) <= len(answered) // 2 + 1, answered
 left = incidents(sys.argv[1], some, cores=2)
 assert next(left) == expected[0]
 left.close()

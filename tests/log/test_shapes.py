@@ -44,6 +44,14 @@ SHAPES: dict[str, Ship] = {
     "syslog 5424": lambda line: f'<30>1 {CLOCK}Z gpu-7 sglang 4211 - [a@1 b="c"] {line}',
     "fluent-bit": lambda line: json.dumps({"log": line, "kubernetes": {"pod_name": "web-0"}, "stream": "stderr"}),
     "fluent-bit stdout": lambda line: json.dumps({"date": 1796047200.5, "log": line, "kubernetes": {}}),
+    "gh run view": lambda line: f"unit-test-2-gpu\tRun tests\t{CLOCK}Z {line}",
+    "fluentd": lambda line: (
+        f"2026-11-30 14:00:00.123456789 +0000 kube.sglang: {json.dumps({'log': line, 'stream': 'stderr'})}"
+    ),
+    "fluentd file": lambda line: (
+        f"2026-11-30T14:00:00+00:00\tkube.sglang\t{json.dumps({'log': line, 'stream': 'stderr'})}"
+    ),
+    "padded": lambda line: f"{line}  \t",
     "vector": lambda line: json.dumps({"message": line, "timestamp": CLOCK + "Z", "host": "gpu-7"}),
 }
 

@@ -231,7 +231,7 @@ def test_hidden_in_every_form_of_a_report() -> None:
 
 
 def test_every_pattern_keeps_what_it_took_or_takes_little() -> None:
-    patterns = [v for v in vars(redact).values() if isinstance(v, re.Pattern)]
+    patterns = [v for v in vars(redact).values() if isinstance(getattr(v, "pattern", None), str)]
     patterns += [*redact._SHAPES, *redact._CLOSE.values()]
     assert len(patterns) > 20
     for pattern in patterns:

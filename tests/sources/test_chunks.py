@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specwatch.errors import SourceError
-from specwatch.sources.chunks import Chunk, Piece, chunks, cut
+from specwatch.sources.blocks import BLOCK
+from specwatch.sources.chunks import Chunk, Piece, chunks, cut, later_chunks
 from specwatch.sources.once import LINE_CAP, RECORD_CAP, LongLine, Stats, decoded, read
 
 SHORT = (b"\n", b"a\n", b"\r\n", b"\0\0x\n", b"x\0", b"\xff\n", b"no end", "\u2028\x85".encode())
@@ -67,3 +70,19 @@ def test_what_precedes_an_error_is_handed_out_first(tmp_path: Path) -> None:
         parts.extend(cut(breaking_off(), stats))
     assert [type(part).__name__ for part in parts] == ["Chunk", "Piece"]
     assert parts[1][0] == "half"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.sampled_from([0, 1, 50, 4000, 30_000, BLOCK // 2, BLOCK - 1]), min_size=8, max_size=40))
+def test_the_second_half_is_cut_as_the_whole(tmp_path: Path, lengths: list[int]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(b"x" * length + b"\n" for length in lengths))
+    start = max(path.stat().st_size // BLOCK // 2, 1) * BLOCK
+    whole = [part for part in chunks(str(path), Stats()) if isinstance(part, Chunk)]
+    assert list(later_chunks(str(path), start)) == [part for part in whole if part.offset + part.end > start]
+
+
+def test_of_a_compressed_log_there_is_no_second_half(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(random.Random(1).randbytes(8 * BLOCK)))
+    assert list(later_chunks(str(path), 4 * BLOCK)) == []

@@ -1,0 +1,115 @@
+"""Lets a person who knows the token approve one fix from the page: leaves a sealed proposal for the one that may act.
+
+Nothing is changed from here. The service that applies reads log, models and launch again, asks the policy, and may
+still say no; what it did stands in the audit log.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+
+from specwatch import __version__, approval
+from specwatch.errors import ConfigError, SpecwatchError
+from specwatch.history import Row, opened
+from specwatch.proposals import Proposal, leave, occurrence_of
+from specwatch.web import pages, views
+from specwatch.web.site import Site
+
+MOST_WRONG = 5
+"""Wrong tokens within `WITHIN` seconds, from anybody, after which nobody is heard for that long."""
+WITHIN = 60.0
+
+
+class RefusedError(SpecwatchError):
+    """An approval is not taken; `status` is that of HTTP, the text says why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Approving:
+    """What may be approved, and by whom."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._wrong: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def barred(self, row: Row) -> str:
+        """Why nothing can be approved for a finding, empty where something can."""
+        settings = self._site.settings()
+        if not settings.web.token_file:
+            return "[web] token_file is not set: nothing can be approved from here."
+        server = next((one for one in settings.servers if one.name == row.server), None)
+        if server is None or not server.target:
+            return f"The configuration names no target for {row.server}: nobody would know what to change."
+        if row.state != "firing":
+            return f"The finding does not fire any more: it is {row.state}."
+        if not self.fixes(row):
+            return "None of its fixes can be applied by a program."
+        return ""
+
+    def fixes(self, row: Row) -> list[views.FixView]:
+        """The fixes that a program could apply: complete, and checked again."""
+        found = views.finding_view(row).fixes
+        return [fix for fix in found if fix.rechecked and (fix.gone or fix.come) and fix.applicability != "manual"]
+
+    def page(self, server: str, finding: str, because: str = "") -> str | None:
+        """The form, None where there is no such finding. `because` says what was wrong with the last try."""
+        row = self._row(server, finding)
+        if row is None:
+            return None
+        values = {
+            "one": views.finding_view(row),
+            "fixes": self.fixes(row),
+            "barred": self.barred(row),
+            "because": because,
+            "target": next((one.target for one in self._site.settings().servers if one.name == server), ""),
+        }
+        return pages.page("approve.html", values, self._site.wall())
+
+    def approve(self, server: str, finding: str, fix: str, token: str) -> None:
+        """Leave the approved proposal. Raises RefusedError, or OSError where the disk does not take it."""
+        row = self._row(server, finding)
+        if row is None:
+            raise RefusedError(404, f"{server} has no finding {finding}.")
+        if not self._site.settings().web.token_file:
+            raise RefusedError(403, self.barred(row))
+        self._known(token)
+        because = self.barred(row)
+        if because:
+            raise RefusedError(409, because)
+        if fix not in [one.id for one in self.fixes(row)]:
+            raise RefusedError(409, f"The finding has no fix {fix[:100]} that a program could apply.")
+        created = self._site.wall()
+        occurrence = occurrence_of(f"approval {secrets.token_hex(16)}")
+        sealed = approval.seal(token, server, finding, fix, occurrence, created)
+        leave(
+            self._site.state,
+            Proposal(
+                server=server, finding=finding, fix=fix, occurrence=occurrence, created=created,
+                specwatch=__version__, approval=sealed,
+            ),
+        )  # fmt: skip
+
+    def _known(self, token: str) -> None:
+        now = self._site.now()
+        with self._lock:
+            while self._wrong and self._wrong[0] < now - WITHIN:
+                self._wrong.popleft()
+            if len(self._wrong) >= MOST_WRONG:
+                raise RefusedError(429, f"Too many wrong tokens: nobody is heard for {WITHIN:.0f} s.")
+            try:
+                digest = approval.digest_of(self._site.settings().web.token_file)
+            except ConfigError as error:
+                raise RefusedError(503, str(error)) from None
+            if not approval.is_right(token, digest):
+                self._wrong.append(now)
+                raise RefusedError(401, "That is not the token.")
+
+    def _row(self, server: str, finding: str) -> Row | None:
+        with opened(self._site.state) as history:
+            return history.finding(server, finding)

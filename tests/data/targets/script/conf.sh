@@ -1,0 +1,2 @@
+#!/bin/sh
+exec sglang serve --config @CONFIG@ --port 30000
