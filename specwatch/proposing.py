@@ -1,7 +1,8 @@
 """When the watcher leaves a proposal: the server's own trust and the policy's mode allow it, and the proof is complete.
 
-Once for each crash. A crash loop is not proposed at its own pace: the first at once, then less and less often, as each
-one makes the actor read everything again.
+Once for each crash, and again where the server then stays down: what the policy refused may be allowed later (a
+cooldown ends, quiet hours do). Neither goes at its own pace: the first proposal comes at once, the others less and less
+often, as each makes the actor read everything again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from specwatch.store import Fact, Recovered, Seen, Withdrawn
 
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 900.0
+AGAIN = 900.0
+"""Seconds after which a server that stays down, with no new crash, is proposed again; each next time twice as many."""
+TIMES_AGAIN = 7
 REMEMBERED = 1000
 """How many crashes that were proposed are remembered over a restart."""
 
@@ -51,6 +55,7 @@ class _Waiting:
     key: str
     fix: str
     due: float
+    again: int = 0
 
 
 class Proposer:
@@ -92,7 +97,7 @@ class Proposer:
                 server=server,
                 finding=finding,
                 fix=one.fix,
-                occurrence=occurrence_of(one.key),
+                occurrence=occurrence_of(f"{one.key} again {one.again}" if one.again else one.key),
                 created=wall,
                 specwatch=__version__,
             )
@@ -106,6 +111,8 @@ class Proposer:
             pause = self._pauses.get(server, (0.0, FIRST_PAUSE))[1]
             self._pauses[server] = (now + pause, min(LONGEST_PAUSE, pause * 2))
             self._remember(proposal.occurrence)
+            if one.again < TIMES_AGAIN:
+                self._waiting[about] = _Waiting(one.key, one.fix, now + AGAIN * 2**one.again, one.again + 1)
             self._say("info", "fix_proposed", server=server, finding=finding, fix=one.fix)
 
     def _seen(self, fact: Seen, server: Server | None, policy: Policy, now: float) -> None:

@@ -36,7 +36,7 @@ FIXED = (
     "igquit from a child",
     "SIGQUIT received",
     "kill_process_tree",
-    " seconds ",
+    "seconds ",
     "yspy ",
     "coredump",
     "cheduler ",

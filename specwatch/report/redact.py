@@ -46,9 +46,7 @@ _MARK = compiled(r"<[^<>\s]{1,60}>$|\[[A-Z]{1,20}\]$")
 _SSHPASS = compiled(
     r"(?<![\w-])(sshpass[ \t]{1,4}+-p[ \t]{0,4}+)(?!['\"]?<redacted>)(?:'[^'\n]{0,}+'?|\"[^\"\n]{0,}+\"?|[^\s'\"]{1,}+)"
 )
-_NOT_BEARER = compiled(
-    r"(?:tokens?|auth\w{0,20}+|scheme|realm|credentials?|format|header|and|or|is|was|in|<)\b", re.I
-)
+_NOT_BEARER = compiled(r"(?:tokens?|auth\w{0,20}+|scheme|realm|credentials?|format|header|and|or|is|was|in|<)\b", re.I)
 
 _SHAPES = (
     compiled(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z]|[a-z]{16})[A-Za-z0-9]{8,}+"),

@@ -65,16 +65,17 @@ def choose(beginnings: Iterable[str]) -> tuple[str, ...]:
 def _cover(holders: dict[str, set[str]]) -> Iterator[tuple[str, set[str]]]:
     """Pieces that together stand in all beginnings, those in most of them first, each with those that it adds."""
     covered: set[str] = set()
-    heap = [(-len(held), piece) for piece, held in holders.items()]
+    # a word's beginning is rarer than the space before it, and the first characters decide how fast a text is found
+    heap = [(-len(held), piece[:1] == " ", piece) for piece, held in holders.items()]
     heapify(heap)
     while heap:
-        count, piece = heappop(heap)
+        count, spaced, piece = heappop(heap)
         left = holders[piece] - covered
         if len(left) == -count:
             covered |= left
             yield piece, left
         elif left:
-            heappush(heap, (-len(left), piece))
+            heappush(heap, (-len(left), spaced, piece))
 
 
 def _pieces(text: str, most: int) -> Iterable[str]:
@@ -90,7 +91,7 @@ def _widened(anchor: str, beginnings: Iterable[str]) -> str:
         while len(anchor) < _LONGEST:
             found = {_neighbour(beginning, anchor, step) for beginning in beginnings}
             char = found.pop()
-            if found or not char or not char.isascii() or not char.isprintable():
+            if found or not char or not char.isascii() or not char.isprintable() or (step < 0 and char == " "):
                 break
             anchor = anchor + char if step > 0 else char + anchor
     return anchor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,8 +19,8 @@ from specwatch.casework import Say
 from specwatch.errors import SpecwatchError
 from specwatch.web import openapi, pages
 from specwatch.web.approving import Approving, RefusedError
-from specwatch.web.asking import fix_of, integer, is_object, is_server, named, only, server_name
-from specwatch.web.guard import Guard
+from specwatch.web.asking import fix_of, form_of, integer, is_object, is_server, named, only, server_name
+from specwatch.web.guard import ALERTS, LARGEST, Guard
 from specwatch.web.site import Site
 
 Take = Callable[[bytes], bytes]
@@ -69,6 +69,7 @@ class _Routes:
     def __init__(self, site: Site, metrics: Text, take: Take, say: Say) -> None:
         self._site, self._metrics, self._take, self._say = site, metrics, take, say
         self._approving = Approving(site)
+        self._large = threading.Lock()
 
     def all(self) -> list[Route]:
         """Every route."""
@@ -93,7 +94,7 @@ class _Routes:
             *routes,
             Route(f"{one}/approve", self.approve, methods=["GET", "POST"]),
             Route(f"/api/v1{one}/approve", self.api_approve, methods=["POST"]),
-            Route("/alertmanager", self.alertmanager, methods=["POST"]),
+            Route(ALERTS, self.alertmanager, methods=["POST"]),
         ]
 
     # pages
@@ -111,7 +112,7 @@ class _Routes:
         server, finding = named(request)
         if request.method == "GET":
             return _page(await run_in_threadpool(self._approving.page, server, finding), "there is no such finding")
-        fields = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=10))
+        fields = form_of(await request.body())
         try:
             await run_in_threadpool(
                 self._approve, server, finding, fields.get("fix", ""), fields.get("token", "").strip()
@@ -216,16 +217,26 @@ class _Routes:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise HTTPException(415, "Expected alerts as application/json, as Alertmanager's webhook sends them.")
-        body = await request.body()
-        if not await run_in_threadpool(is_object, body):
-            raise HTTPException(400, "The body is no JSON object.")
-        return Response(await run_in_threadpool(self._take, body), media_type="application/json")
+        taken = await run_in_threadpool(self._alerts, await request.body())
+        return Response(taken, media_type="application/json")
+
+    def _alerts(self, body: bytes) -> bytes:
+        large = len(body) > LARGEST
+        if large and not self._large.acquire(blocking=False):  # many of them at once would take much memory
+            raise HTTPException(503, "Another large body of alerts is being read; try again.")
+        try:
+            if not is_object(body):
+                raise HTTPException(400, "The body is no JSON object.")
+            return self._take(body)
+        finally:
+            if large:
+                self._large.release()
 
     # what goes wrong
 
     def refusal(self, path: str, status: int, text: str) -> Response:
         """An answer that says why not: JSON for machines, a page for people."""
-        if path.startswith(("/api/", "/alertmanager", "/metrics", "/healthz", "/readyz")):
+        if path.startswith(("/api/", ALERTS, "/metrics", "/healthz", "/readyz")):
             return JSONResponse({"error": text}, status_code=status)
         return HTMLResponse(self._site.message(_WORDS.get(status, "Not done"), text), status_code=status)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from specwatch.web import openapi
 
 _SERVER = re.compile(openapi.SERVER.removesuffix("$") + r"\Z")
 _FINDING = re.compile(openapi.FINDING.removesuffix("$") + r"\Z")
+_GENEROUS = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
 _FIX = re.compile(openapi.FIX.removesuffix("$") + r"\Z")
 
 
@@ -54,6 +56,14 @@ def integer(given: str | None, name: str, least: int, most: int, default: int) -
     return int(given)
 
 
+def form_of(body: bytes) -> dict[str, str]:
+    """What a form of ours sent. Raises HTTPException for more than that."""
+    try:
+        return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=10))
+    except ValueError:
+        raise HTTPException(400, "More fields than the form has.") from None
+
+
 def fix_of(body: bytes) -> str:
     """The fix that the body of an approval names, empty where it is none."""
     try:
@@ -65,9 +75,9 @@ def fix_of(body: bytes) -> str:
 
 
 def is_object(body: bytes) -> bool:
-    """Whether a body is a JSON object."""
+    """Whether a body is a JSON object, as generously as those read it who take it: what is refused here is lost."""
     try:
-        return isinstance(json.loads(body), dict)
+        return isinstance(_GENEROUS.decode(body.decode("utf-8", "surrogateescape").lstrip("\ufeff")), dict)
     except RecursionError:
         return True  # whoever takes it lets it pass unchanged
     except ValueError:

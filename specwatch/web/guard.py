@@ -15,10 +15,13 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from specwatch.alerts.splice import LARGEST as LARGEST_ALERTS
 from specwatch.settings import Web
 
 LARGEST = 1024 * 1024
 """Bytes that the body of a request may have."""
+ALERTS = "/alertmanager"
+"""Where alerts of others come: a group of thousands of them is large, and one that is refused is lost."""
 BODY_WITHIN = 15.0
 """Seconds that a body may take to come."""
 
@@ -43,7 +46,7 @@ Failed = Callable[[str, BaseException], None]
 
 
 def is_ours(host: str, web: Web) -> bool:
-    """Whether a Host header (or the authority of an Origin) names us."""
+    """Whether a Host header names us."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         listens = urlsplit(f"//{web.listen}").hostname or ""
@@ -57,6 +60,21 @@ def is_ours(host: str, web: Web) -> bool:
     except ValueError:
         return name in {"localhost", listens.lower(), linked.lower()} - {""}
     return True
+
+
+def is_own_page(origin: str, host: str, web: Web) -> bool:
+    """Whether an Origin is the page that the request was sent to, or, behind a proxy, that of `[web] url`.
+
+    Not whether it could name us: a stranger's page may stand at a plain address, too.
+    """
+    linked = urlsplit(web.url)
+    own = {f"http://{host}", f"https://{host}", f"{linked.scheme}://{linked.netloc}"}
+    return origin.lower() in {one.lower() for one in own}
+
+
+def most(path: str) -> int:
+    """Bytes that the body of a request for a path may have."""
+    return LARGEST_ALERTS if path == ALERTS else LARGEST
 
 
 class Guard:
@@ -91,7 +109,7 @@ class Guard:
             await refused(status, text)
             return
         try:
-            await self._app(scope, _bounded(receive), answered)
+            await self._app(scope, _bounded(receive, most(scope["path"])), answered)
         except Exception as error:  # one bad page must not take the others with it; Starlette has answered it
             self._failed(scope["path"], error)
 
@@ -103,15 +121,16 @@ class Guard:
         if sum(name == b"host" for name, _ in scope["headers"]) != 1 or not is_ours(host, web):
             return 421, f"This is not {host[:100] or 'a host without a name'}: set [web] url to the name that you use."
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if scope["method"] == "POST" and origin and not is_ours(origin.partition("://")[2], web):
+        if scope["method"] == "POST" and origin and not is_own_page(origin, host, web):
             return 403, "A request that changes something has to come from a page of specwatch itself."
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > LARGEST:
-            return 413, f"The body is larger than {LARGEST} bytes."
+        limit = most(scope["path"])
+        if not length.isdigit() or int(length) > limit:
+            return 413, f"The body is larger than {limit} bytes."
         return 0, ""
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, limit: int) -> Receive:
     """The body of a request, as far as it may go."""
     size = 0
     loop = asyncio.get_running_loop()
@@ -128,8 +147,8 @@ def _bounded(receive: Receive) -> Receive:
         except TimeoutError:
             raise HTTPException(408, f"The body did not come within {BODY_WITHIN:.0f} s.") from None
         size += len(message.get("body", b""))
-        if size > LARGEST:
-            raise HTTPException(413, f"The body is larger than {LARGEST} bytes.")
+        if size > limit:
+            raise HTTPException(413, f"The body is larger than {limit} bytes.")
         over = not message.get("more_body", False)
         return message
 

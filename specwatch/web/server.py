@@ -7,6 +7,7 @@ twice as long each time up to a minute.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import threading
 from collections.abc import Callable
@@ -22,11 +23,17 @@ from specwatch.casework import Say
 from specwatch.errors import ConfigError
 
 MOST_CONNECTIONS = 64
+"""Connections that are answered; those beyond get 503."""
+MOST_OPEN = 2 * MOST_CONNECTIONS
+"""Connections that are held at all: the watcher needs file descriptors for its logs."""
 MOST_THREADS = 8
 """Pages that are made at the same time; the unit allows few tasks, and the watcher's children need some."""
 HEADER_WITHIN = 10.0
-"""Seconds that the first request of a connection may take to come."""
-IDLE = 15
+"""Seconds that the first request of a connection may take to come; later ones as long after the pause."""
+TAKEN_WITHIN = 60.0
+"""Seconds that a client may leave an answer untaken."""
+IDLE = 15.0
+"""Seconds between two requests of a connection."""
 LONGEST_PAUSE = 60.0
 
 
@@ -122,10 +129,17 @@ def bound(listen: str, port: int | None = None) -> socket.socket:
 class Uvicorn:
     """uvicorn, with limits on everything, without a log of its own."""
 
-    def __init__(self, app: ASGIApp, header_within: float = HEADER_WITHIN) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        header_within: float = HEADER_WITHIN,
+        taken_within: float = TAKEN_WITHIN,
+        idle: float = IDLE,
+    ) -> None:
+        limits = {"within": header_within, "taken_within": taken_within, "idle": idle}
         config = uvicorn.Config(
             app,
-            http=type("Impatient", (_Impatient,), {"within": header_within}),
+            http=type("Impatient", (_Impatient,), limits),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -134,7 +148,7 @@ class Uvicorn:
             proxy_headers=False,
             server_header=False,
             limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=IDLE,
+            timeout_keep_alive=math.ceil(idle),
             timeout_graceful_shutdown=2,
             h11_max_incomplete_event_size=32 * 1024,
         )
@@ -154,23 +168,48 @@ class Uvicorn:
 
 
 class _Impatient(H11Protocol):
-    """Closes a connection whose first request does not come in time."""
+    """Cuts off whoever takes too long to ask, or to take the answer, and who comes when too many are there."""
 
-    within = HEADER_WITHIN
+    within, taken_within, idle = HEADER_WITHIN, TAKEN_WITHIN, IDLE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._asked = False
+        self._stalled: asyncio.TimerHandle | None = None
         self._late = self.loop.call_later(self.within, self._give_up)
+        if len(self.connections) > MOST_OPEN:
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=0)  # to be told of every byte that is not taken
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
+        self._taken()
         super().connection_lost(exc)
 
     def _give_up(self) -> None:
-        if not self._asked and not self.transport.is_closing():
+        if not self.transport.is_closing():
             self.transport.close()
 
     def handle_events(self) -> None:
         super().handle_events()
-        self._asked = self._asked or bool(self.cycle)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._late.cancel()
+
+    def on_response_complete(self) -> None:
+        self._late.cancel()
+        self._late = self.loop.call_later(self.idle + self.within, self._give_up)
+        super().on_response_complete()  # begins with the next request, if it is there already
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(self.taken_within, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._taken()
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None

@@ -13,7 +13,7 @@ import pytest
 
 from specwatch.domain import Applicability
 from specwatch.proposals import FOLDER, Inbox, Proposal
-from specwatch.proposing import FIRST_PAUSE, LONGEST_PAUSE, Proposer, proposed_fix, trusted
+from specwatch.proposing import AGAIN, FIRST_PAUSE, LONGEST_PAUSE, TIMES_AGAIN, Proposer, proposed_fix, trusted
 from specwatch.settings import Policy, Server, Settings
 from specwatch.store import Recovered, Seen, Withdrawn
 
@@ -103,7 +103,7 @@ def test_a_crash_is_proposed_once(tmp_path: Path) -> None:
     (proposal,) = left(tmp_path)
     assert (proposal.server, proposal.finding, proposal.fix) == ("a", "0123456789ab", "drop-speculation")
     assert proposal.created == 1_800_000_000.0
-    proposer.consider([seen()], settings(), 1000.0, 1_800_001_000.0)
+    proposer.consider([seen()], settings(), 500.0, 1_800_000_500.0)
     Proposer(tmp_path, quiet).consider([seen()], settings(), 0.0, 1_800_001_000.0)  # after a restart
     assert left(tmp_path) == []
 
@@ -148,7 +148,27 @@ def test_the_last_crash_of_a_loop_is_proposed_once_the_pause_is_over(tmp_path: P
     assert proposer.due(10.0) == FIRST_PAUSE - 10.0
     proposer.work(FIRST_PAUSE, 60.0)
     assert len(left(tmp_path)) == 1
-    assert proposer.due(FIRST_PAUSE) is None
+
+
+def test_a_server_that_stays_down_is_proposed_again_a_few_times(tmp_path: Path) -> None:
+    proposer, occurrences, times = Proposer(tmp_path, quiet), [], []
+    proposer.consider([seen()], settings(), 0.0, 0.0)
+    for minute in range(60 * 48):
+        proposer.work(minute * 60.0, minute * 60.0)
+        for proposal in left(tmp_path):
+            occurrences.append(proposal.occurrence)
+            times.append(minute * 60.0)
+    assert len(set(occurrences)) == len(occurrences) == 1 + TIMES_AGAIN
+    assert times[:3] == [0.0, AGAIN, AGAIN + 2 * AGAIN]
+    assert proposer.due(0.0) is None
+
+
+def test_one_that_recovers_is_not_proposed_again(tmp_path: Path) -> None:
+    proposer = Proposer(tmp_path, quiet)
+    proposer.consider([seen()], settings(), 0.0, 0.0)
+    left(tmp_path)
+    proposer.consider([Recovered(server="a", at=5.0, because="ready")], settings(), 5.0, 5.0)
+    assert proposer.due(5.0) is None
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,15 @@ def test_without_a_token_file_there_is_nothing_to_approve(house: House) -> None:
 
 def test_another_site_cannot_send_the_form(house: House) -> None:
     body = f"fix=drop-speculation&token={TOKEN}".encode()
-    for origin in ("https://evil.example", "null"):
+    for origin in ("https://evil.example", "null", "http://198.51.100.7", "http://127.0.0.1:8080"):
         answer = ask(house, PATH, "POST", headers={**FORM, "Origin": origin}, content=body)
         assert answer.status_code == 403
+    assert left(house) == []
+
+
+def test_a_form_with_more_than_it_asks_for_is_not_read(house: House) -> None:
+    body = f"fix=drop-speculation&token={TOKEN}&".encode() + b"&".join([b"a=1"] * 50)
+    assert ask(house, PATH, "POST", headers=FORM, content=body).status_code == 400
     assert left(house) == []
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import AsyncIterator
 from contextlib import closing
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 from webbox import get, until
 
 from specwatch.errors import ConfigError
-from specwatch.web.server import Front, Serving, Uvicorn
+from specwatch.web.server import MOST_OPEN, Front, Serving, Uvicorn
 
 
 class Said:
@@ -106,6 +107,58 @@ def test_a_client_that_sends_no_request_is_put_off() -> None:
                 assert client.recv(100) in (b"",), "closed without an answer"
         assert get(f"http://127.0.0.1:{front.port}/") == (200, "hello")
     finally:
+        front.stop()
+
+
+def test_a_client_that_stops_within_its_second_request_is_put_off() -> None:
+    front = Front("127.0.0.1:0", lambda: Uvicorn(APP, header_within=0.2, idle=0.2), Said())
+    front.start()
+    try:
+        with closing(socket.create_connection(("127.0.0.1", front.port), timeout=20)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: client.recv(4096).endswith(b"hello"))
+            client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+            assert client.recv(100) == b"", "closed without an answer"
+    finally:
+        front.stop()
+
+
+def test_a_client_that_does_not_take_the_answer_is_put_off() -> None:
+    ended = threading.Event()
+
+    async def endless(_request: Request) -> StreamingResponse:
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * 65536
+            finally:
+                ended.set()
+
+        return StreamingResponse(pieces())
+
+    app = Starlette(routes=[Route("/", endless)])
+    front = Front("127.0.0.1:0", lambda: Uvicorn(app, taken_within=0.3), Said())
+    front.start()
+    try:
+        with closing(socket.create_connection(("127.0.0.1", front.port), timeout=20)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert ended.wait(20), "it holds its place for ever"
+    finally:
+        front.stop()
+
+
+def test_more_connections_than_are_held_are_cut_at_once() -> None:
+    front = Front("127.0.0.1:0", lambda: Uvicorn(APP), Said())
+    front.start()
+    clients: list[socket.socket] = []
+    try:
+        for _ in range(MOST_OPEN + 1):
+            clients.append(socket.create_connection(("127.0.0.1", front.port), timeout=5))
+        with pytest.raises(ConnectionResetError):
+            clients[-1].recv(1)
+    finally:
+        for client in clients:
+            client.close()
         front.stop()
 
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from webbox import FINDING, NOW, House, lived_in, seen
 
+from specwatch.alerts.splice import LARGEST as LARGEST_ALERTS
 from specwatch.errors import SpecwatchError
 from specwatch.settings import Web
 from specwatch.web.app import Take
@@ -295,7 +296,12 @@ def test_alerts_that_nobody_could_keep_are_to_be_sent_again(house: House) -> Non
         ({**JSON, "Origin": "http://127.0.0.1:9117"}, b"{}", 200),
         (JSON, b"[1]", 400),
         (JSON, b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 200),
-        (JSON, b'"' + b"x" * LARGEST + b'"', 413),
+        (JSON, b'{"a": ' + b"9" * 5000 + b"}", 200),
+        (JSON, b'{"a": "\xff\xfe"}', 200),
+        (JSON, b'{"a": "\x00"}', 200),
+        (JSON, b'"' + b"x" * LARGEST_ALERTS + b'"', 413),
+        ({**JSON, "Origin": "http://198.51.100.7"}, b"{}", 403),
+        ({**JSON, "Origin": "https://watch.example.org"}, b"{}", 200),
     ],
 )
 def test_what_is_no_alert_is_refused(house: House, headers: dict[str, str], body: bytes, status: int) -> None:
@@ -304,10 +310,18 @@ def test_what_is_no_alert_is_refused(house: House, headers: dict[str, str], body
 
 def test_a_body_of_unknown_length_is_bounded_too(house: House) -> None:
     async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(LARGEST // 65536 + 2):
-            yield b"x" * 65536
+        for _ in range(LARGEST_ALERTS // 1048576 + 2):
+            yield b"x" * 1048576
 
     assert ask(house, "/alertmanager", "POST", headers=JSON, content=pieces()).status_code == 413
+
+
+def test_thousands_of_alerts_in_one_body_are_taken(house: House) -> None:
+    body = b'{"alerts": [' + b", ".join([b'{"labels": {"a": "' + b"x" * 400 + b'"}}'] * 4000) + b"]}"
+    assert len(body) > LARGEST
+    answer = ask(house, "/alertmanager", "POST", headers=JSON, content=body)
+    assert (answer.status_code, answer.content) == (200, body)
+    assert ask(house, "/api/v1/findings", "POST", headers=JSON, content=body).status_code == 413
 
 
 def test_a_page_that_fails_takes_no_other_with_it(house: House) -> None:
