@@ -142,7 +142,7 @@ class Casework:
     def _fall_back(self, case: _Case) -> None:
         if not case.said:
             case.said = True
-            self._record(case.watched, case.told, case.fallback)
+            self._record(case.watched, case.told, {**case.fallback, "looking": True})
 
     def _close(self, case: _Case) -> None:
         if case.child:

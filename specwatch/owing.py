@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 GATHER = 1.0
 """Seconds after a change until it is due, so that what comes together is told together."""
+LOOKING = 10.0
+"""The same of a finding whose model files are still being read: their answer often names the cause, and is another
+finding then, which would be a second message for one crash."""
 DAY = 86400.0
 RANKS = {"notice": 1, "degraded": 2, "fatal": 3}
 
@@ -39,14 +42,16 @@ _OWE = """
     ON CONFLICT (receiver, server, fingerprint) DO UPDATE SET
         began = CASE WHEN notice.wanted = 'resolved' THEN excluded.began ELSE notice.began END,
         since = CASE WHEN notice.wanted = notice.heard OR notice.dead THEN excluded.since ELSE notice.since END,
-        due = CASE WHEN notice.wanted = notice.heard OR notice.dead THEN excluded.due ELSE notice.due END,
+        due = CASE WHEN notice.wanted = notice.heard OR notice.dead THEN excluded.due
+            WHEN notice.heard = '' AND notice.attempts = 0 THEN min(notice.due, excluded.due) ELSE notice.due END,
         attempts = CASE WHEN notice.wanted = notice.heard OR notice.dead THEN 0 ELSE notice.attempts END,
         dead = 0, error = '', wanted = excluded.wanted
     WHERE notice.wanted != excluded.wanted
 """
 _NOW = """
     SELECT state, looping, severity, began,
-        CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.verdict.status'), '') ELSE '' END
+        CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.verdict.status'), '') ELSE '' END,
+        CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.looking'), 0) ELSE 0 END
     FROM finding WHERE server = ? AND fingerprint = ?
 """
 
@@ -69,7 +74,7 @@ def owe(db: sqlite3.Connection, receivers: Iterable[Receiver], server: str, fing
     row = db.execute(_NOW, key).fetchone()
     if row is None:
         return
-    state, looping, severity, began, verdict = row
+    state, looping, severity, began, verdict, looking = row
     if state == "firing":
         for receiver in receivers:
             if RANKS.get(severity, 1) >= receiver.least:
@@ -78,7 +83,7 @@ def owe(db: sqlite3.Connection, receivers: Iterable[Receiver], server: str, fing
                     (receiver.name, *key),
                 ).fetchone()
                 wanted = _worst(before[0] if before else "", looping=bool(looping), proved=verdict == "broken")
-                db.execute(_OWE, (receiver.name, *key, wanted, began, now, GATHER))
+                db.execute(_OWE, (receiver.name, *key, wanted, began, now, LOOKING if looking else GATHER))
         return
     if state != "resolved":
         db.execute(

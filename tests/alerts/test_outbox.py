@@ -12,7 +12,7 @@ from alertpost import START, new_store, seen
 
 from specwatch.delivery import message
 from specwatch.outbox import Depth, Outbox, depth
-from specwatch.owing import GATHER, Receiver
+from specwatch.owing import GATHER, LOOKING, Receiver
 from specwatch.settings import Settings
 from specwatch.store import Fact, Recovered, Store, Withdrawn
 
@@ -52,6 +52,34 @@ def test_a_finding_is_owed_once_after_a_moment(desk: Desk) -> None:
     desk.take()
     desk.commit(seen("2", at=START + 9000))
     assert desk.owed() == [], "the same state again is nothing new"
+
+
+def unproved() -> dict[str, Any]:
+    """What is said while the model files are still being read."""
+    return {"verdict": {"status": "unknown", "because": "not read in time", "evidence": []}, "looking": True}
+
+
+def test_what_the_model_files_may_still_name_waits_for_them(desk: Desk) -> None:
+    desk.commit(seen("1", "f0", **unproved()))
+    assert desk.owed() == []
+    desk.store.commit([seen("1", "f1")], desk.now + 4)  # the same incident, and its cause has another name
+    desk.now += 4
+    # the first one is another row here only because its key holds the fingerprint: withdraw it as the watcher does
+    desk.store.commit([Withdrawn(key="llama f0 1", state="superseded", because="a later diagnosis of it")], desk.now)
+    assert desk.owed() == [("f1", "firing proved")], "one crash is one message"
+
+
+def test_it_does_not_wait_for_ever(desk: Desk) -> None:
+    desk.commit(seen("1", "f0", **unproved()))
+    desk.now += LOOKING
+    assert desk.owed() == [("f0", "firing")]
+
+
+def test_an_answer_that_changes_nothing_is_told_at_once(desk: Desk) -> None:
+    desk.commit(seen("1", "f0", **unproved()))
+    desk.store.commit([seen("1", "f0")], desk.now + 3)
+    desk.now += 3
+    assert desk.owed() == [("f0", "firing proved")]
 
 
 def test_a_thousand_changes_during_an_outage_are_one(desk: Desk) -> None:
@@ -234,3 +262,16 @@ def test_old_post_is_pruned(desk: Desk) -> None:
     desk.box.bury_forward(first, "404")
     desk.store.prune(START + 100 * 86400, 90)
     assert desk.box.rows() == []
+
+
+def test_looking_at_the_depth_makes_no_store_and_writes_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "specwatch.db"
+    with pytest.raises(sqlite3.Error):
+        depth(store)
+    with pytest.raises(sqlite3.Error):
+        Outbox(store)
+    assert list(tmp_path.iterdir()) == []
+    new_store(tmp_path).close()
+    assert depth(store) == {}
+    with contextlib.closing(Outbox(store, read_only=True)) as outbox, pytest.raises(sqlite3.Error, match="readonly"):
+        outbox.accept(["r"], b"x", START)
