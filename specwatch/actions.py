@@ -174,8 +174,33 @@ class Actions:
             head = self.head()
             hashes = [str(row[0]) for row in self._rows("SELECT hash FROM chain ORDER BY seq")]
             found = audit.verify(self.log, head, hashes)
+            told = () if found.problems else tuple(self._untold())
             if self.head() == head:  # else somebody wrote on meanwhile, and the two do not belong together
-                return found
+                return replace(found, problems=found.problems + told)
+
+    def _untold(self) -> Iterator[str]:
+        """What the store says otherwise than the last entries of the log, where those are whole: it was changed."""
+        states: dict[str, object] = {}
+        tripped: dict[str, bool] = {}
+        head = self.head()
+        entries = [*audit.read(self.log)] if self.log.exists() else []
+        if not head.written and len(entries) < head.count:
+            entries.append(json.loads(head.line))
+        for one in entries:
+            event, body = str(one.get("event")), one.get("body")
+            if event.startswith("action_") and isinstance(body, dict):
+                states[str(one.get("action"))] = body.get("state")
+            elif event.startswith("breaker_"):
+                tripped[str(one.get("server"))] = event == "breaker_tripped"
+        held: dict[str, object] = {one.id: one.state for one in self.actions()}
+        for name in sorted({*states, *held}):
+            if states.get(name) != held.get(name):
+                says = f"{held.get(name, 'gone')} in actions.db, and {states.get(name, 'not there')} in the log"
+                yield f"action {name} is {says}: one of them was changed"
+        open_ = set(self.breakers())
+        for server in sorted({*tripped, *open_}):
+            if tripped.get(server, False) != (server in open_):
+                yield f"the breaker of {server} was {'opened' if server in open_ else 'closed'} by hand in actions.db"
 
     def _rows(self, asked: str, *values: object) -> list[tuple[Any, ...]]:
         try:
@@ -268,7 +293,7 @@ class Actions:
         """Nobody else changes this server (or file, by the digest of its path) meanwhile. Raises ApplyError."""
         folder = self.directory / "locks"
         folder.mkdir(mode=0o700, exist_ok=True)  # whoever may open a file may lock it
-        fd = os.open(folder / server, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        fd = os.open(folder / f"{server}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

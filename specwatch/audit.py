@@ -118,7 +118,7 @@ def _split(path: Path) -> tuple[list[bytes], bytes]:
 def _hash_in(line: bytes) -> str:
     try:
         return str(json.loads(line)["hash"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
@@ -131,7 +131,7 @@ def read(path: Path) -> Iterator[dict[str, object]]:
     for line in whole:
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             yield cast("dict[str, object]", found)
@@ -152,7 +152,7 @@ def verify(path: Path, head: Head | None, hashes: Sequence[str] = ()) -> Verifie
         says, previous = _entry_problem(number, line, previous, hashes[number - 1] if number <= len(hashes) else "")
         problems += [f"entry {number} (line {number}): {one}" for one in says]
     if head is None:
-        notes.append("actions.db is not there: entries missing at the end could not be told")
+        problems.append("actions.db is gone: entries that are missing at the end, or were written anew, cannot be told")
     else:
         _tail(len(whole), torn, head, problems, notes)
     return Verified(entries=len(whole), problems=tuple(problems), notes=tuple(notes))
@@ -163,7 +163,7 @@ def _entry_problem(number: int, line: bytes, previous: str, known: str) -> tuple
     try:
         content = json.loads(line)
         said, prev, seq = str(content["hash"]), str(content["prev"]), content["seq"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ["is no entry: it was changed"], known or previous
     says = []
     if seq != number:

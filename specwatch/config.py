@@ -67,6 +67,7 @@ MODES = ("observe", "propose", "approve", "safe", "review")
 _TABLES = ("server", "watch", "state", "policy", "silence", "web", "alert", "enrich", "otel")
 _SINGLE = {"watch": Watch, "state": State, "policy": Policy, "web": Web, "enrich": Enrich, "otel": Otel}
 _PAIRS = ("tuple[tuple[str, str], ...]", "Mapping[str, str]")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d")
 
 
@@ -87,9 +88,14 @@ def load(path: Path, *, allow_insecure: bool = False) -> Settings:
 
 
 def refuse_writable(path: Path) -> None:
-    """Raises ConfigError where somebody else than its owner may change a file or take its place in the directory."""
-    for part in (path, path.resolve().parent):
+    """Raises ConfigError where somebody else than its owner may change a file, or put another in its place.
+
+    That is whoever may write in any directory above it, unless that is mounted read-only, as a ConfigMap is.
+    """
+    for part in dict.fromkeys((path, *path.absolute().parents, *path.resolve().parents)):
         mode = part.stat()
+        if part != path and os.statvfs(part).f_flag & os.ST_RDONLY:
+            continue
         sticky = part.is_dir() and mode.st_mode & stat.S_ISVTX
         if mode.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not sticky:
             raise ConfigError(
@@ -197,7 +203,8 @@ class _Reader:
                 self._fail(
                     "enrich", 0, "forward", f"{entry!r}: expected a URL or the name of an [[alert]] of kind webhook"
                 )
-            if urlsplit(entry).netloc == singles["web"].listen:
+            goes_to = next((one.url for one in alerts if one.name == entry), entry)
+            if singles["web"].listen and urlsplit(goes_to).netloc == singles["web"].listen:
                 self._fail("enrich", 0, "forward", f"{entry!r}: is our own address; alerts would go round for ever")
         if (otel := singles["otel"].endpoint) and urlsplit(otel).scheme not in ("http", "https"):
             self._fail("otel", 0, "endpoint", "expected a URL that begins with http:// or https://")
@@ -229,8 +236,9 @@ class _Reader:
 
     def _server(self, given: dict[str, Any], n: int) -> Server:
         self._known(given, [one.name for one in fields(Server)], "server", n)
-        if not re.fullmatch(r"[\w.@:-]{1,100}", str(given.get("name", ""))):
-            self._fail("server", n, "name", "expected a name of letters, digits and . _ @ : -")
+        name = str(given.get("name", ""))
+        if not re.fullmatch(r"[\w.@:-]{1,100}", name, re.ASCII) or not name.strip("."):
+            self._fail("server", n, "name", "expected a name of ASCII letters, digits and . _ @ : -, not of dots alone")
         if not given.get("logs"):
             self._fail("server", n, "logs", 'expected a list, as in logs = ["/var/log/sglang/*.log"]')
         server = self._table(given, "server", n, Server)
@@ -269,6 +277,9 @@ class _Reader:
             self._fail("alert", n, "kind", f'{alert.kind} needs a url, as in url = "http://127.0.0.1:9093"')
         elif alert.url and (urlsplit(alert.url).scheme not in ("http", "https") or not urlsplit(alert.url).hostname):
             self._fail("alert", n, "url", "expected a URL that begins with http:// or https://")
+        wrong = [label for label, _ in alert.labels if not _LABEL.fullmatch(label)]
+        if wrong:
+            self._fail("alert", n, "labels", f"{wrong[0]!r}: expected letters, digits and _, no digit first")
         return replace(alert, name=alert.name or f"{alert.kind}-{n + 1}")
 
     def _silence(self, given: dict[str, Any], n: int) -> Silence:

@@ -89,6 +89,10 @@ class Line:
         finally:
             self.idle = True
 
+    def set_back(self) -> None:
+        """The clock was set back: what was put off by it is looked at now."""
+        self.next_at = self._not_before = self._refresh_at = 0.0
+
     def _next(self) -> float:
         if self._unrecorded:
             return self._office.wall() + STORE_RETRY
@@ -177,8 +181,8 @@ class Line:
             self._office.say("error", "notification_buried", **about, because=outcome.error)
             return
         due = self._failed(now, outcome)
-        old = [one for one in notices if too_old(one.since, now)]
-        young = [one for one in notices if not too_old(one.since, now)]
+        old = [one for one in notices if too_old(one.since, now, one.attempts)]
+        young = [one for one in notices if one not in old]
         if old:
             error = f"not delivered for a day: {outcome.error}"
             self._record(lambda: self._outbox.bury(old, error))
@@ -213,7 +217,7 @@ class Line:
             self._record(lambda: self._outbox.forwarded(forward))
             self._succeeded()
             self._office.say("info", "alerts_forwarded", **about)
-        elif outcome.fate is Fate.NEVER or too_old(forward.since, now):
+        elif outcome.fate is Fate.NEVER or too_old(forward.since, now, forward.attempts):
             self._record(lambda: self._outbox.bury_forward(forward, outcome.error))
             self._office.say("error", "alerts_buried", **about, because=outcome.error)
         else:

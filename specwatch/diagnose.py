@@ -11,7 +11,6 @@ from specwatch.domain import (
     Applicability,
     Finding,
     Fix,
-    Frame,
     Incident,
     Launch,
     Match,
@@ -23,17 +22,12 @@ from specwatch.domain import (
 from specwatch.errors import LaunchError, ModelError
 from specwatch.fixes import FIXES, Proposal, Request
 from specwatch.launch.server_args import merge
-from specwatch.log.candidates import is_denied_by_clock_or_label
+from specwatch.log.candidates import UNPROVED, is_denied_by_clock_or_label
 from specwatch.models.base import Models
 from specwatch.rulebook.rule import Cause, FixRef, Rule
 
 UNKNOWN_CRASH = "a crash that no rule knows"
 NO_CAPTURES: Mapping[str, str] = MappingProxyType({})
-IN_SPECULATION = Cause(
-    name="in-speculation",
-    says="raised inside the code of speculative decoding",
-    fixes=(FixRef(use="drop-speculation", applicability=Applicability.REVIEW),),
-)
 
 
 def diagnose(
@@ -45,13 +39,14 @@ def diagnose(
     if _is_refuted(incident, rule):
         return _refuted(incident, rule, launch)
     if rule is None or match is None:
-        return _unknown(incident, launch, models)
+        return _unknown(incident, launch)
     verdict, launch = _judge(rule, launches, models)
     verdict = _compare(verdict, match.captures)
     cause = _cause(rule, match, verdict)
     names: dict[str, object] = {
         "target": launch.text_value("model_path") if launch else None,
         "draft": launch.text_value("speculative_draft_model_path") if launch else None,
+        "place": _place(incident),
     }
     return Finding(
         rule=rule.id,
@@ -100,7 +95,7 @@ def _cause_of(rule: Rule, verdict: Verdict) -> Cause | None:
     if verdict.cause in rule.causes:
         return rule.causes[verdict.cause]
     said = f"{verdict.exception}: {verdict.message}"
-    told = (pattern.cause for pattern in rule.patterns if pattern.cause and pattern.regex.match(said))
+    told = (part.cause for part in rule.patterns if part.cause and part.line and part.regex.match(said))
     name = next(told, "")
     if name:
         return rule.causes[name]
@@ -125,12 +120,16 @@ def _launches(incident: Incident, typed: Launch | None) -> tuple[Launch, ...]:
 
 def _refuted(incident: Incident, rule: Rule | None, launch: Launch | None) -> Finding:
     because = f"claimed by the log, refuted by what follows: {incident.outlived}"
+    says = "text of a crash that did not happen; a client may have put it into the log"
+    if incident.outlived == UNPROVED:
+        because = incident.outlived
+        says = "an exception that the server caught, or died of without another word"
     return Finding(
         rule=rule.id if rule else None,
         title=rule.title if rule else UNKNOWN_CRASH,
         severity=Severity.NOTICE,
         cause="",
-        says="text of a crash that did not happen; a client may have put it into the log",
+        says=says,
         verdict=Verdict(check="", status=Status.REFUTED, because=because),
         incident=incident,
         launch=launch,
@@ -140,18 +139,14 @@ def _refuted(incident: Incident, rule: Rule | None, launch: Launch | None) -> Fi
     )
 
 
-def _unknown(incident: Incident, launch: Launch | None, models: Models) -> Finding:
-    """What is known of a crash without a rule: never a guess.
-
-    Code of speculative decoding does not run without speculation: that much is known of any crash inside it.
-    """
+def _unknown(incident: Incident, launch: Launch | None) -> Finding:
+    """What is known of a crash without a rule: never a guess."""
     echo = incident.role is not Role.CAUSE
-    frame = _own_frame(incident)
-    says = f"raised in {frame.file}, line {frame.line}, in {frame.function}" if frame else "no traceback tells where"
+    place = _place(incident)
+    says = f"raised in {place}" if place else "no traceback tells where"
     if echo:
         says = "the log holds only the consequences of a failure, not the failure: look into the other ranks' logs"
     verdict = Verdict(check="", status=Status.UNKNOWN, because="no rule knows this message, so no check was re-run")
-    speculating = any("/speculative/" in frame.file for frame in incident.frames)
     return Finding(
         rule=None,
         title="only echoes of a crash" if echo else UNKNOWN_CRASH,
@@ -161,19 +156,20 @@ def _unknown(incident: Incident, launch: Launch | None, models: Models) -> Findi
         verdict=verdict,
         incident=incident,
         launch=launch,
-        fixes=repair(None, IN_SPECULATION, verdict, launch, models) if speculating else (),
         first_seen=incident.root.at,
         last_seen=incident.root.at,
         echoes=incident.echoes,
     )
 
 
-def _own_frame(incident: Incident) -> Frame | None:
-    """The innermost frame in sglang's own files."""
-    for frame in reversed(incident.frames):
-        if "/sglang/" in frame.file:
-            return replace(frame, file="sglang/" + frame.file.rpartition("/sglang/")[2])
-    return incident.frames[-1] if incident.frames else None
+def _place(incident: Incident) -> str | None:
+    """The innermost frame in sglang's own files, else the innermost of all, in words."""
+    own = (frame for frame in reversed(incident.frames) if "/sglang/" in frame.file)
+    frame = next(own, incident.frames[-1] if incident.frames else None)
+    if frame is None:
+        return None
+    file = "sglang/" + frame.file.rpartition("/sglang/")[2] if "/sglang/" in frame.file else frame.file
+    return f"{file}, line {frame.line}, in {frame.function}"
 
 
 def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Verdict, Launch | None]:

@@ -259,10 +259,14 @@ class Finding:
     def fingerprint(self) -> str:
         """Twelve hex digits that stay the same when the same failure of the same launch comes again.
 
-        Secrets of the launch take no part, so that they need not be kept anywhere to recognise it.
+        Secrets of the launch take no part, so that they need not be kept anywhere to recognise it. Failures of a rule
+        that knows only where they come from (its capture is `message`) are told apart by what they say.
         """
         import hashlib  # a healthy log needs none
 
         launch = _SECRETS.sub("", " ".join(self.launch.argv)) if self.launch else ""
-        what = self.rule or re.sub(r"0x[0-9a-f]+|\d+", "#", self.incident.error if self.incident else self.title)
+        text = self.captures.get("message") or (self.incident.error if self.incident else self.title)
+        what = self.rule or ""
+        if not what or "message" in self.captures:
+            what += re.sub(r"0x[0-9a-f]+|\d+", "#", text)
         return hashlib.sha256("\0".join((what, self.cause, launch)).encode()).hexdigest()[:12]

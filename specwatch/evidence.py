@@ -16,8 +16,11 @@ from pathlib import Path
 from specwatch import __version__
 from specwatch.acting.revalidating import Firing
 from specwatch.audit import sync_folder
-from specwatch.errors import ApplyError
+from specwatch.domain import Launch
+from specwatch.errors import ApplyError, LaunchError
+from specwatch.launch.command import parse
 from specwatch.neighbourhood import Neighbourhood
+from specwatch.plainfile import opened
 from specwatch.report import redact
 from specwatch.runtime.base import State
 from specwatch.runtime.running import Run, well
@@ -87,8 +90,7 @@ def _launch(firing: Firing) -> str:
 
 def _configs(server: Server, firing: Firing) -> str:
     """The configuration files of the model and of its draft, as far as they can be found from here."""
-    incident = firing.finding.incident
-    launch = incident.launch if incident is not None else None
+    launch = _parsed(firing)
     maps = (*server.path_map, *(firing.target.path_maps if firing.target else ()))
     out = []
     for name in ("model_path", "speculative_draft_model_path"):
@@ -100,12 +102,39 @@ def _configs(server: Server, firing: Firing) -> str:
                 path = outside + path[len(inside) :]
                 break
         for file in _CONFIGS:
-            place = Path(path) / file
-            if place.is_file() and place.stat().st_size <= LARGEST:
-                out.append(f"--- {place}\n{place.read_text(encoding='utf-8', errors='replace')}")
+            if (text := _config(Path(path), file)) is not None:
+                out.append(f"--- {path}/{file}\n{text}")
     if not out:
         raise ApplyError("the models' configuration files are not to be found from here")
     return "\n".join(out)
+
+
+def _parsed(firing: Firing) -> Launch | None:
+    """The launch where it stands: what a log names may be any folder of this machine."""
+    if firing.target is None:
+        return None
+    try:
+        return parse(firing.target.command, firing.sglang, lenient=True)
+    except LaunchError:
+        return None
+
+
+def _config(folder: Path, name: str) -> str | None:
+    """A configuration file of a model, None where there is none.
+
+    A model's folder is a download, and what is kept may be read by anybody: a link out of it is not followed, but for
+    those of the cache of the Hugging Face Hub, from `snapshots/` to `blobs/`.
+    """
+    try:
+        place, root = (folder / name).resolve(), folder.resolve()
+        roots = (root, root.parent.parent / "blobs") if root.parent.name == "snapshots" else (root,)
+        if not any(place.is_relative_to(one) for one in roots):
+            return f"(a link that leads out of the folder, to {place}: not read)"
+        with opened(place) as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, RuntimeError):
+        return None
+    return data.decode("utf-8", "replace") if len(data) <= LARGEST else None
 
 
 def _versions(firing: Firing) -> str:

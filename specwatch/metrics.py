@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from specwatch import __version__
 from specwatch.actions import Actions
-from specwatch.errors import ConfigError, SpecwatchError
+from specwatch.errors import SpecwatchError
 from specwatch.history import opened
 from specwatch.outbox import depth
 from specwatch.settings import Settings
@@ -161,10 +161,7 @@ class _Numbers(Collector):
         oldest = GaugeMetricFamily(
             "specwatch_outbox_oldest_seconds", "How long the oldest notification has waited.", labels=["receiver"]
         )
-        store = self._state / "specwatch.db"
-        if not store.is_file():  # asking would make an empty one
-            raise ConfigError(f"{store}: is gone")
-        found = depth(store)
+        found = depth(self._state / "specwatch.db")
         for name in sorted({*found, *(alert.name for alert in settings.alerts)}):
             one = found.get(name)
             waits.add_metric([name], one.pending if one else 0)

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from specwatch.store import DAY, KEPT, Kept, kept
 
@@ -22,6 +23,8 @@ MOST_FORWARDS = 10_000
 """Forwards that may wait for one receiver; more are not accepted, and whoever sends them tries again."""
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes that may."""
+LEAST_TRIES = 9
+"""Attempts before post is given up for its age: some minutes."""
 SILENCED = "silenced until "
 """How the reason of what a silence holds back begins."""
 _OWED = "n.wanted != n.heard AND n.dead = 0"
@@ -84,10 +87,16 @@ class Row:
 
 
 class Outbox:
-    """One connection to the post of a store. Every method that writes may raise sqlite3.Error."""
+    """One connection to the post of a store. Every method that writes may raise sqlite3.Error.
 
-    def __init__(self, store: Path, *, timeout: float = 5.0) -> None:
-        self._db = sqlite3.connect(store, isolation_level=None, timeout=timeout)
+    A store that is not there is never made: that is for `specwatch.store`. Raises sqlite3.Error then.
+    """
+
+    def __init__(self, store: Path, *, timeout: float = 5.0, read_only: bool = False) -> None:
+        mode = "ro" if read_only else "rw"
+        self._db = sqlite3.connect(
+            f"file:{quote(str(store))}?mode={mode}", uri=True, isolation_level=None, timeout=timeout
+        )
         self._db.execute("PRAGMA synchronous = NORMAL")
 
     def close(self) -> None:
@@ -261,6 +270,12 @@ class Outbox:
             for row in found
         ]
 
+    def set_back(self, now: float) -> None:
+        """The clock was set back: what would wait for the time that it showed is due now."""
+        with self._transaction():
+            for table in ("notice", "forward"):
+                self._db.execute(f"UPDATE {table} SET due = min(due, ?1), since = min(since, ?1)", (now,))  # noqa: S608
+
     def retry(self, receiver: str, now: float) -> int:
         """Send what is dead or waits for its next try now; an empty name means every receiver. Gives how many."""
         changed = 0
@@ -290,16 +305,19 @@ class Outbox:
 
 def depth(store: Path) -> dict[str, Depth]:
     """The depth of a store's outbox by receiver, for metrics. Raises sqlite3.Error where it cannot be read."""
-    outbox = Outbox(store, timeout=1.0)
+    outbox = Outbox(store, timeout=1.0, read_only=True)
     try:
         return outbox.depth()
     finally:
         outbox.close()
 
 
-def too_old(since: float, now: float) -> bool:
-    """Whether post has waited so long that nobody wants it any more."""
-    return now - since > DAY
+def too_old(since: float, now: float, attempts: int) -> bool:
+    """Whether post has waited, and was tried, so long that nobody wants it any more.
+
+    One that was hardly tried is not: the machine slept, or its clock was put right.
+    """
+    return now - since > DAY and attempts >= LEAST_TRIES
 
 
 def _key(one: Notice) -> tuple[str, str, str]:

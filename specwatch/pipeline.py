@@ -73,7 +73,8 @@ def conclusions(
         if key not in answers:
             match = rulebook.match(incident)
             denied = bool(incident.outlived)
-            kind = denied, match.rule if match else incident.error.partition(":")[0]
+            known = match is not None and "message" not in match.captures  # more than where it came from
+            kind = denied, match.rule if match and known else incident.error.partition(":")[0]
             if kinds[kind] >= MOST_OF_A_KIND or kinds[denied, ""] >= MOST_DIFFERENT:
                 if passed is not None:
                     passed.count += 1

@@ -211,14 +211,26 @@ def _few(situation: Situation, _fix: Fix | None, now: float) -> Say:
     return situation.by_person, f"a person goes on; {said}" if situation.by_person else said
 
 
-def _closed(situation: Situation, _fix: Fix | None, _now: float) -> Say:
+def _closed(situation: Situation, _fix: Fix | None, now: float) -> Say:
     reset = f"run `specwatch reset {situation.server}` once you know why"
     if situation.breaker:
         return False, f"the breaker is open: {situation.breaker}; {reset}"
-    row = failures_in_a_row([one.result for one in situation.history])
+    row = failures_in_a_row(_results(situation, now))
     if row >= situation.policy.breaker:
         return False, f"{row} attempts in a row did not help; {reset}"
     return True, "the breaker is closed"
+
+
+def _results(situation: Situation, now: float) -> list[str]:
+    """What the attempts came to in the end: a server that became healthy and died of the same again was not helped."""
+    fired = [(one.fingerprint, one.at) for one in situation.history] + [(situation.fingerprint, now)]
+    return [
+        "came back"
+        if any(about == one.fingerprint and 0 <= at - one.at < situation.policy.window for about, at in fired[place:])
+        and one.result == "applied"
+        else one.result
+        for place, one in enumerate(situation.history, 1)
+    ]
 
 
 def failures_in_a_row(results: Sequence[str]) -> int:

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import re
-import shutil
+import secrets
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -59,8 +60,12 @@ class Proposal:
 
     @property
     def file_name(self) -> str:
-        """One file for each server and finding: a later crash of the same takes the place of the earlier."""
-        return hashlib.sha256(f"{self.server}\0{self.finding}".encode()).hexdigest()[:32] + ".json"
+        """One file for each server and finding: a later crash of the same takes the place of the earlier.
+
+        What a person approved has one of its own, so that a crash that comes meanwhile does not take its place.
+        """
+        approved = "\0approved" if self.approval else ""
+        return hashlib.sha256(f"{self.server}\0{self.finding}{approved}".encode()).hexdigest()[:32] + ".json"
 
 
 def occurrence_of(key: str) -> str:
@@ -119,7 +124,7 @@ def leave(state: Path, proposal: Proposal) -> Path:
     folder = state / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     # written beside the directory, not in it: what appears there wakes the actor
-    whole = state / f".proposal-{os.getpid()}"
+    whole = state / f".proposal-{os.getpid()}-{threading.get_ident()}"  # the page leaves some, too
     try:
         with whole.open("wb") as out:
             out.write(dumps(proposal))
@@ -193,9 +198,33 @@ class Inbox:
         try:
             os.unlink(name, dir_fd=self._fd)
         except IsADirectoryError:
-            shutil.rmtree(name, dir_fd=self._fd, ignore_errors=True)  # follows no link, by its own promise
+            with suppress(OSError):  # filled again meanwhile: that starts us again
+                self._clear(name)
         except FileNotFoundError:
             return
+
+    def _clear(self, name: str) -> None:
+        """Remove a folder however deep it is: what is in it comes to the top, and goes from there."""
+        folders = [name]
+        while folders:
+            fd = os.open(folders[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+            try:
+                inner = self._emptied(fd)
+            finally:
+                os.close(fd)
+            os.rmdir(folders.pop(), dir_fd=self._fd)
+            folders += inner
+
+    def _emptied(self, fd: int) -> list[str]:
+        """Empty one folder; gives the names that the folders in it have at the top now."""
+        inner = []
+        for entry in os.listdir(fd):
+            try:
+                os.unlink(entry, dir_fd=fd)
+            except IsADirectoryError:
+                inner.append(secrets.token_hex(16))
+                os.rename(entry, inner[-1], src_dir_fd=fd, dst_dir_fd=self._fd)
+        return inner
 
     def drop_rest(self, kept: set[str]) -> int:
         """Remove everything but those; gives how many."""

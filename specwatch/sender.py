@@ -27,6 +27,8 @@ from specwatch.settings import Alert, Settings
 if TYPE_CHECKING:
     from specwatch.casework import Say
 
+SET_BACK = 1.0
+"""Seconds that the clock may go back unnoticed."""
 LOOK = 0.5
 """Seconds between looks whether somebody has put something into the outbox."""
 
@@ -126,7 +128,14 @@ class Sender:
     async def _turns(self, office: Office) -> None:
         version, running = -1, set[asyncio.Task[None]]()
         self._reconfigure(office)
+        before = self._wall()
         while True:
+            now = self._wall()
+            if now < before - SET_BACK:
+                office.outbox.set_back(now)
+                for line in self._lines.values():
+                    line.set_back()
+            before = now
             if self._configured is not office.settings:
                 self._reconfigure(office)
             seen = office.outbox.version()

@@ -22,7 +22,7 @@ LAYERS = {
     "launch": 1, "models": 1, "config": 1, "owing": 1, "outbox": 1, "settings": 1, "store": 1,
     "history": 1, "health": 1,
     "actions": 1, "audit": 1, "runtime": 1, "neighbourhood": 1,
-    "domain": 0, "errors": 0, "lazy": 0, "__init__": 0,
+    "domain": 0, "errors": 0, "lazy": 0, "plainfile": 0, "__init__": 0,
 }  # fmt: skip
 INSIDE_KNOWLEDGE = {"rulebook": 2, "fixes": 1, "checks": 0}  # rulebook -> fixes -> checks
 PURE = ("domain", "checks", "fixes", "diagnose", "report", "policy")

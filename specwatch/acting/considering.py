@@ -149,7 +149,7 @@ def _situation(
         verdict=finding.verdict.status,
         verdict_because=finding.verdict.because,
         down=is_down,
-        down_because=because,
+        down_because=redact.text(because),
         silences=settings.silences,
         minute=edges.clock.minute(),
         history=attempts(store.since_reset(server.name)) if store else (),

@@ -7,19 +7,23 @@ No position is stored: an action begins at the end of what there is.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
+import hashlib
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 from specwatch.domain import Value
 from specwatch.errors import ApplyError
 from specwatch.live import Change, Live
 from specwatch.log.incidents import Known
+from specwatch.plainfile import opened
 from specwatch.settings import Server
 from specwatch.sources import container
 from specwatch.sources.base import Splitter
@@ -31,6 +35,7 @@ TAIL = 64 * 1024 * 1024
 JOURNAL_SINCE = "-24h"
 JOURNAL_LINES = 200_000
 _BLOCK = 1024 * 1024
+_MARK = 1024
 
 
 def files(server: Server) -> list[Path]:
@@ -39,7 +44,7 @@ def files(server: Server) -> list[Path]:
     for log in server.logs:
         for name in _names(server, log):
             with contextlib.suppress(OSError):
-                found[Path(name)] = Path(name).stat().st_mtime
+                found[Path(name)] = _written(name)
     return sorted(found, key=found.__getitem__)
 
 
@@ -50,9 +55,17 @@ def newest(server: Server) -> list[Path]:
         dated = []
         for name in _names(server, log):
             with contextlib.suppress(OSError):
-                dated.append((Path(name).stat().st_mtime, Path(name)))
+                dated.append((_written(name), Path(name)))
         last += [max(dated)[1]] if dated else []
     return list(dict.fromkeys(last))
+
+
+def _written(name: str) -> float:
+    """When a file was written last. Raises OSError for what is none, as a pipe."""
+    found = os.stat(name)  # noqa: PTH116
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "is no plain file", name)
+    return found.st_mtime
 
 
 def units(server: Server) -> list[str]:
@@ -78,7 +91,7 @@ def _names(server: Server, log: str) -> Iterator[str]:
 def lines(path: Path, most: int = TAIL) -> Iterator[Raw]:
     """The lines at the end of a file, places as offsets from its start. Raises ApplyError."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             start = max(0, size - most)
             file.seek(start)
@@ -138,13 +151,18 @@ def _cursor(unit: str) -> str:
 
 @dataclass(slots=True)
 class _File:
-    """One file that is followed: which one it is, how far it was read."""
+    """One file that is followed: which one it is, how far it was read.
+
+    `mark` stands for what is written before `begin`, where the tail began in it: copies of the file have it, too.
+    """
 
     inode: int
     offset: int
     splitter: Splitter
     live: Live
     number: int = 0
+    begin: int = 0
+    mark: str = ""
 
 
 @dataclass(slots=True)
@@ -155,14 +173,15 @@ class Tail:
     role_of: Known
     begin: Mapping[str, Value] = field(default_factory=dict)
     _files: dict[Path, _File] = field(default_factory=dict)
+    _ever: list[_File] = field(default_factory=list)
     _journals: list[tuple[Journal, Live]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.begin = self.begin or self._now()
         for log, place in self.begin.items():
             if not log.startswith("journal:") and isinstance(place, list):
-                inode, offset = (one if isinstance(one, int) else 0 for one in place)
-                self._files[Path(log)] = self._followed(Path(log), inode, offset)
+                inode, offset = (one if isinstance(one, int) else 0 for one in place[:2])
+                self._files[Path(log)] = self._followed(Path(log), inode, offset, "".join(map(str, place[2:])))
         for unit in units(self.server):
             cursor = str(self.begin.get(f"journal:{unit}") or "")
             position = cast("dict[str, object] | None", {"cursor": cursor} if cursor else None)
@@ -187,12 +206,12 @@ class Tail:
         return found
 
     def _now(self) -> dict[str, Value]:
-        """The ends of all logs: inode and offset of a file, the cursor of a journal."""
+        """The ends of all logs: inode and offset of a file and what stands before it, the cursor of a journal."""
         begin: dict[str, Value] = {f"journal:{unit}": _cursor(unit) for unit in units(self.server)}
         for path in files(self.server):
-            with contextlib.suppress(OSError):
-                found = path.stat()
-                begin[str(path)] = [found.st_ino, found.st_size]
+            with contextlib.suppress(OSError), opened(path) as file:
+                found = os.fstat(file.fileno())
+                begin[str(path)] = [found.st_ino, found.st_size, _mark(file, found.st_size)]
         return begin
 
     def close(self) -> None:
@@ -200,16 +219,28 @@ class Tail:
         for source, _ in self._journals:
             source.close()
 
-    def _followed(self, path: Path, inode: int, offset: int) -> _File:
+    def _followed(self, path: Path, inode: int, offset: int, mark: str = "") -> _File:
         live = Live(f"{self.server.name}|{path}", self.role_of)
-        return _File(inode=inode, offset=offset, splitter=Splitter(offset), live=live)
+        begin = offset if mark else 0
+        made = _File(inode=inode, offset=offset, splitter=Splitter(offset), live=live, begin=begin, mark=mark)
+        self._ever.append(made)
+        return made
+
+    def _anew(self, path: Path, file: BinaryIO, found: os.stat_result) -> _File:
+        """What is in the place of a name now: a file that was renamed, or copied, goes on where it was read to."""
+        for known in self._ever:
+            there = known.inode == found.st_ino
+            if found.st_size < known.offset or not (_mark(file, known.begin) == known.mark if known.begin else there):
+                continue
+            return known if there else self._followed(path, found.st_ino, known.offset)
+        return self._followed(path, found.st_ino, 0)
 
     def _file(self, path: Path, now: float) -> list[Change]:
-        with path.open("rb") as file:
+        with opened(path) as file:
             found = os.fstat(file.fileno())
             known = self._files.get(path)
             if known is None or known.inode != found.st_ino or found.st_size < known.offset:
-                known = self._files[path] = self._followed(path, found.st_ino, 0)  # new, rotated or truncated
+                known = self._files[path] = self._anew(path, file, found)  # new, rotated or truncated
             file.seek(known.offset)
             while block := file.read(_BLOCK):
                 known.offset += len(block)
@@ -217,6 +248,13 @@ class Tail:
                     known.number += 1
                     known.live.feed(Raw(str(path), known.number, offset, text), now)
         return _looked(known.live, now)
+
+
+def _mark(file: BinaryIO, end: int) -> str:
+    """Stands for the bytes before a place in a file, empty for its start; the file is left somewhere else."""
+    file.seek(max(0, end - _MARK))
+    data = file.read(min(end, _MARK))
+    return hashlib.sha256(data).hexdigest() if data else ""
 
 
 def _looked(live: Live, now: float) -> list[Change]:

@@ -11,6 +11,9 @@ from specwatch.policy import Down
 from specwatch.runtime.base import Life, State
 
 REFUSED = os.strerror(errno.ECONNREFUSED)
+WITHOUT_HEALTH = (
+    "; whether it serves or loads only its health endpoint tells: give --health URL, or health = in the configuration"
+)
 
 
 def answers(url: str, clock: Clock) -> str:
@@ -41,6 +44,6 @@ def down(state: State, health: str, clock: Clock) -> tuple[Down, str]:
     if failed == REFUSED and state.blind:
         return Down.YES, f"nobody listens at {health}"
     if state.life is Life.UP and not health and state.ready is None:
-        return Down.NO, state.because
+        return Down.NO, state.because + (WITHOUT_HEALTH if state.starts else "")
     also = f"; {health}: {failed}" if failed else ""
     return Down.UNKNOWN, state.because + also

@@ -78,6 +78,7 @@ def firing(server: Server, book: Rulebook) -> list[tuple[Incident, tuple[str, ..
     """
     found: list[tuple[float, Incident, tuple[str, ...]]] = []
     problems: list[str] = []
+    empty = True
     streams: list[tuple[str, Iterable[tuple[bool, Raw]]]] = [
         *((str(path), ((False, raw) for raw in lines(path))) for path in newest(server)),
         *((f"journal:{unit}", journal(unit)) for unit in units(server)),
@@ -88,11 +89,14 @@ def firing(server: Server, book: Rulebook) -> list[tuple[Incident, tuple[str, ..
         except ApplyError as error:
             problems.append(str(error))
             continue
+        empty = empty and not tail
         found += [(_moment(one), one, tail) for one in incidents]
     if not streams:
         raise ApplyError(f"{server.name}: none of its logs is there: {', '.join(server.logs) or 'none is configured'}")
     if problems and not found:
         raise ApplyError("; ".join(problems))
+    if empty:
+        raise ApplyError(f"{server.name}: nothing is written in {', '.join(name for name, _ in streams)}")
     return [(incident, tail) for _, incident, tail in sorted(found, key=lambda one: -one[0])]
 
 

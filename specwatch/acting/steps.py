@@ -23,7 +23,7 @@ from specwatch.acting.base import Edges, Hooks, Outcome
 from specwatch.acting.following import Tail
 from specwatch.acting.keeping import Plan, keep, kept
 from specwatch.acting.waiting import Waiting
-from specwatch.acting.writing import described, make, standing, unmake
+from specwatch.acting.writing import described, make, standing, sweep, unmake
 from specwatch.actions import Action, Actions
 from specwatch.domain import Change
 from specwatch.errors import ApplyError, ConfigError, LaunchError
@@ -95,6 +95,7 @@ class Steps:
         try:
             self.plan = kept(self.store.directory / was.id / "kept")
             with self._files_alone():
+                sweep(self.plan.edits)
                 return self._resumed(state)
         except ApplyError as error:
             return self._end("failed", str(error))

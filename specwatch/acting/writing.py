@@ -18,10 +18,13 @@ from pathlib import Path
 from specwatch.audit import sync_folder
 from specwatch.errors import ApplyError
 from specwatch.launch.targets.base import ApiPatch, Edit, Rewrite
+from specwatch.plainfile import opened
 from specwatch.runtime.kubernetes import kubectl
 from specwatch.runtime.running import Run
 
 _TEMPORARY = ".specwatch-"
+LARGEST = 1 << 24
+"""Bytes of a file that are looked at; one of launches has at most a megabyte (launch.targets.base)."""
 
 
 def standing(edit: Edit, runs: Run) -> str:
@@ -85,7 +88,8 @@ def described(edit: Edit) -> str:
 def content(path: Path) -> bytes | None:
     """The bytes of a file, None where there is none. Raises ApplyError where it cannot be read."""
     try:
-        return path.read_bytes()
+        with opened(path) as file:
+            return file.read(LARGEST)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -93,35 +97,56 @@ def content(path: Path) -> bytes | None:
 
 
 def put(path: Path, before: bytes | None, after: bytes | None, mode: int = 0o644) -> None:
-    """Make a file hold `after`, if it still holds `before`; None: there is no such file. Raises ApplyError."""
+    """Make a file hold `after`, if it still holds `before`; None: there is no such file. Raises ApplyError.
+
+    All is done within one folder that is opened once: whoever may rename it meanwhile leads us to no other.
+    """
     try:
         place = path.resolve()
-        if after is None:
-            _unchanged(path, before)
-            place.unlink(missing_ok=True)
-            sync_folder(place.parent)
-            return
-        _folder(place.parent)
-        _sweep(place)
-        temporary = place.with_name(f".{place.name}{_TEMPORARY}{secrets.token_hex(4)}")
+        if after is not None:
+            _folder(place.parent)
         try:
-            _write(temporary, after, place if before is not None else None, mode)
-            _unchanged(path, before)  # as late as can be
+            fd = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
             if before is None:
-                os.link(temporary, place)  # unlike a rename, fails where somebody made one
-            else:
-                temporary.replace(place)
+                return  # neither the file nor its folder is there
+            raise
+        try:
+            _put(path, fd, place.name, before, after, mode)
+            os.fsync(fd)
         finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(place.parent)
+            os.close(fd)
     except FileExistsError:
         raise ApplyError(f"{path}: was made by somebody else meanwhile; nothing was written", retry=True) from None
     except OSError as error:
         raise ApplyError(f"{path}: cannot be written: {error.strerror or error}", retry=True) from None
 
 
-def _unchanged(path: Path, before: bytes | None) -> None:
-    if content(path) != before:
+def _put(path: Path, folder: int, name: str, before: bytes | None, after: bytes | None, mode: int) -> None:
+    if after is None:
+        _unchanged(path, folder, name, before)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        return
+    _sweep(folder, name)
+    temporary = f".{name}{_TEMPORARY}{secrets.token_hex(4)}"
+    try:
+        _write(folder, temporary, after, name if before is not None else None, mode)
+        _unchanged(path, folder, name, before)  # as late as can be
+        if before is None:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)  # unlike a rename, fails where there is one
+        else:
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+
+
+def _unchanged(path: Path, folder: int, name: str, before: bytes | None) -> None:
+    found: bytes | None = None
+    with contextlib.suppress(FileNotFoundError), opened(name, dir_fd=folder, follow=False) as file:
+        found = file.read(LARGEST)
+    if found != before:
         raise ApplyError(f"{path}: was changed by somebody else meanwhile; nothing was written", retry=True)
 
 
@@ -133,27 +158,44 @@ def _folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _sweep(place: Path) -> None:
+def sweep(edits: Sequence[Edit]) -> None:
+    """Remove what an interrupted write left beside the files."""
+    for edit in edits:
+        if isinstance(edit, Rewrite):
+            with contextlib.suppress(OSError):  # there is no such folder, or none of ours to write
+                place = edit.path.resolve()
+                fd = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    _sweep(fd, place.name)
+                finally:
+                    os.close(fd)
+
+
+def _sweep(folder: int, name: str) -> None:
     """What an interrupted write left behind."""
-    for left in place.parent.glob(f".{place.name}{_TEMPORARY}*"):
-        left.unlink(missing_ok=True)
+    for left in os.listdir(folder):
+        if left.startswith(f".{name}{_TEMPORARY}"):
+            os.unlink(left, dir_fd=folder)
 
 
-def _write(temporary: Path, data: bytes, like: Path | None, mode: int) -> None:
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _write(folder: int, temporary: str, data: bytes, like: str | None, mode: int) -> None:
+    """A new file with that content; mode, owner and attributes are those of the file `like` beside it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o600, dir_fd=folder)
     with open(fd, "wb") as file:  # noqa: PTH123 (a descriptor)
         file.write(data)
         file.flush()
         if like is None:
             os.fchmod(fd, mode)
         else:
-            found = like.stat()
-            if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(fd, found.st_uid, found.st_gid)
-            os.fchmod(fd, found.st_mode & 0o7777)
-            with contextlib.suppress(OSError):  # labels of SELinux and the like, where the file system has any
-                for name in os.listxattr(like):
-                    os.setxattr(fd, name, os.getxattr(like, name))
+            with opened(like, dir_fd=folder, follow=False) as old:
+                found = os.fstat(old.fileno())
+                if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(fd, found.st_uid, found.st_gid)
+                os.fchmod(fd, found.st_mode & 0o7777)
+                with contextlib.suppress(OSError):  # labels of SELinux and the like, where the file system has any
+                    for attribute in os.listxattr(old.fileno()):
+                        os.setxattr(fd, attribute, os.getxattr(old.fileno(), attribute))
         os.fsync(fd)
 
 

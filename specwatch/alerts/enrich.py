@@ -11,7 +11,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,8 @@ _EXPLAINS = f"""
         WHERE server = ?1 AND state = ?4 AND severity = ?5 AND began <= ?2 + ?3 AND last_seen >= ?6
         ORDER BY last_seen DESC LIMIT 1)
 """  # noqa: S608 - names of columns; the index has the order, so that the first row is the answer
+FOR_LOOKING = 0.6
+"""Part of the deadline in which alerts are looked up: of a body with too many, the first ones get their annotations."""
 _LOCAL = re.compile(r"\|-- ([\d.]+)\n\s+/32 host LOCAL")
 
 
@@ -41,13 +43,20 @@ class Enriched:
     notes: tuple[str, ...] = ()
 
 
-def enrich(body: bytes, store: Path, settings: Settings, *, now: float | None = None) -> Enriched:
+def enrich(
+    body: bytes,
+    store: Path,
+    settings: Settings,
+    *,
+    now: float | None = None,
+    ticks: Callable[[], float] = time.monotonic,
+) -> Enriched:
     """The alerts with the annotations of the findings that explain them, before `settings.enrich.deadline`.
 
     Never raises: what could not be done is said in `because`, and the alerts are as they came. `readable` is False
-    where the bytes are no alerts at all.
+    where the bytes are no alerts at all. `ticks` are seconds that never go back.
     """
-    work = _Work(body, store, settings, time.time() if now is None else now)
+    work = _Work(body, store, settings, time.time() if now is None else now, ticks)
     thread = threading.Thread(target=work.run, name="enrich", daemon=True)
     thread.start()
     thread.join(settings.enrich.deadline)
@@ -59,9 +68,11 @@ def enrich(body: bytes, store: Path, settings: Settings, *, now: float | None = 
 class _Work:
     """One look-up; `done` is there once it is finished."""
 
-    def __init__(self, body: bytes, store: Path, settings: Settings, now: float) -> None:
-        self._body, self._store, self._settings, self._now = body, store, settings, now
-        self._until = time.monotonic() + settings.enrich.deadline
+    def __init__(self, body: bytes, store: Path, settings: Settings, now: float, ticks: Callable[[], float]) -> None:
+        self._body, self._store, self._settings, self._now, self._ticks = body, store, settings, now, ticks
+        self._until = ticks() + settings.enrich.deadline
+        self._enough = ticks() + settings.enrich.deadline * FOR_LOOKING
+        self._unasked = 0
         self.done: Enriched | None = None
 
     def run(self) -> None:
@@ -75,15 +86,21 @@ class _Work:
     def _enriched(self) -> Enriched:
         notes: list[str] = []
         with contextlib.closing(_reader(self._store, self._settings.enrich.deadline)) as db:
-            db.set_progress_handler(lambda: time.monotonic() > self._until, 10_000)
+            db.set_progress_handler(lambda: self._ticks() > self._until, 10_000)
             hosts = _hosts()
             body = splice.enrich(self._body, lambda alert: self._look(db, alert, hosts, notes))
+        if self._unasked:
+            notes.append(f"the last {self._unasked} alerts of many pass unchanged: the time was up")
         return Enriched(body=body, notes=tuple(notes))
 
     def _look(
         self, db: sqlite3.Connection, alert: splice.Alert, hosts: frozenset[str], notes: list[str]
     ) -> Mapping[str, str]:
-        servers = _servers(db, self._settings.servers, alert.labels)
+        if self._ticks() > self._enough:
+            self._unasked += 1
+            return {}
+        believed = {name: alert.labels[name] for name in self._settings.enrich.labels if name in alert.labels}
+        servers = _servers(db, self._settings.servers, believed)
         about = servers_of(alert.labels, servers, self._settings.enrich.labels, hosts)
         if len(about) != 1:
             if about:

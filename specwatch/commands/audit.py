@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -42,7 +43,8 @@ def verify(kind: Format, config: Path | None) -> Exit:
             print(clean(text))
         for text in found.notes:
             say(text)
-        word = f"{len(found.problems)} things are wrong" if found.problems else "the chain is whole"
+        count = len(found.problems)
+        word = f"{count} thing{' is' if count == 1 else 's are'} wrong" if count else "the chain is whole"
         say(f"{folder / 'audit.jsonl'}: {found.entries} entries, {word}")
     return Exit.FINDINGS if found.problems else Exit.CLEAN
 
@@ -63,16 +65,20 @@ def list_entries(kind: Format, config: Path | None, server: str) -> Exit:
 
 
 def _line(entry: Mapping[str, object]) -> str:
-    actor = cast("Mapping[str, object]", entry.get("actor") or {})
-    body = cast("Mapping[str, object]", entry.get("body") or {})
-    at = entry.get("at")
-    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if isinstance(at, (int, float)) else "?"
+    actor, body = (_object(entry.get(name)) for name in ("actor", "body"))
+    when = "?"
+    with suppress(TypeError, ValueError, OverflowError, OSError):  # `verify` is what says that it was tampered with
+        when = datetime.fromtimestamp(cast("float", entry.get("at")), UTC).isoformat(timespec="seconds")
     who = str(actor.get("sudo_user") or actor.get("user") or "?")
     action = f" {entry['action']}" if entry.get("action") else ""
     told = [f"{name}={body[name]}" for name in ("fix", "fingerprint", "finding", "asked_by") if body.get(name)]
     because = f": {body['because']}" if body.get("because") else ""
     what = f"{entry.get('server') or '-'} {entry.get('event')}{action}"
     return f"{entry.get('seq'):>5} {when} {who} {what} {' '.join(told)}".rstrip() + because
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def _folder(config: Path | None) -> Path:

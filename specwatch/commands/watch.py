@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -66,9 +67,17 @@ def run(options: Options) -> int:
     say = logger()
     for text in refused:
         say("error", "rule_refused", because=text, says="the other rules go on")
+    state = state_directory(settings)
+    if settings.path is None:  # beside the configuration: each has logs of its own and tells nobody
+        return _stored(options, settings, book, state, say)
+    with _alone(state):
+        return _stored(options, settings, book, state, say)
+
+
+def _stored(options: Options, settings: Settings, book: Rulebook, state: Path, say: Say) -> int:
     watch = settings.watch
     store = Store(
-        state_directory(settings),
+        state,
         lambda text: say("warning", "store_set_aside", says=text),
         loop_starts=watch.loop_starts,
         loop_within=watch.loop_within,
@@ -77,6 +86,29 @@ def run(options: Options) -> int:
         return _watch(options, settings, book, store, say)
     finally:
         store.close()
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Nobody else watches with this state meanwhile: two would tell everything twice. Raises ConfigError.
+
+    The lock goes with the process, however it ends, and no child of it keeps it (fcntl(2): record locks).
+    """
+    path = state / "lock"
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o750)
+        file = path.open("a")
+    except OSError:  # the store says better what is wrong with the place
+        yield
+        return
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"{state}: another specwatch watches with this state; stop it, or name another one with --state DIR"
+            ) from None
+        yield
 
 
 def _settings(options: Options) -> Settings:

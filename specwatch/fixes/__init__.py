@@ -13,6 +13,7 @@ from specwatch.fixes import (
     overrides,
     precision,
     speculation,
+    splitting,
     surroundings,
 )
 from specwatch.fixes.change import change
@@ -48,6 +49,10 @@ FIXES: Mapping[str, Repair] = {
     "longer-watchdog": surroundings.longer_watchdog,
     "without-attention-dp": surroundings.without_attention_dp,
     "dividing-tp-size": surroundings.dividing_tp_size,
+    "tp-size-of-whole-blocks": splitting.tp_size_of_whole_blocks,
+    "whole-experts": splitting.whole_experts,
+    "larger-dispatch-buffer": splitting.larger_dispatch_buffer,
+    "without-flashinfer": splitting.without_flashinfer,
 }
 
 __all__ = ["FIXES", "Edit", "Proposal", "Repair", "Request"]

@@ -22,6 +22,7 @@ _NUMBERS = compiled(r"[0-9]+")
 
 SERVED = "the server went on"
 STOPPED = "the server was stopped in order"
+UNPROVED = "nothing in the log says that the server died of it"
 
 
 def is_denied_by_clock_or_label(outlived: str) -> bool:

@@ -52,6 +52,12 @@ _CAUSE = compiled(
     HARD_WATCHDOG.pattern + r"|(?:ERROR: +)?\[Errno 98\] .*address already in use"
     r"|(?:Memory cgroup out of memory|Out of memory): Killed process \d+ \((?:python|sglang)"
 )
+_FAULT = compiled(
+    r"Memory access fault by GPU node-\d+ \(Agent handle: "
+    r"|(?:munmap_chunk|free|malloc|realloc)\(\): (?:invalid|corrupted|unaligned|unsorted|mismatching|double free"
+    r"|memory corruption|smallbin)"
+    r"|double free or corruption \(|corrupted (?:size vs\. prev_size|double-linked list)"
+)
 ASSERTION = compiled(r"\S+\.(?:cu|cuh|cpp|h|hip):\d+: .{0,300}?Assertion `(?P<what>.*)` failed\.?")
 _DIED = compiled(
     r"Subprocess [\w-]+ \(pid=\d+\) crashed with exit code|Rank \d+ scheduler is dead\. Please check"
@@ -134,6 +140,11 @@ def is_about_users(text: str) -> bool:
 def is_cause(text: str) -> bool:
     """One line that says why a server ends."""
     return _CAUSE.match(text) is not None
+
+
+def is_last_word(text: str) -> bool:
+    """What a driver or the C library prints right before it ends the process; a rule has to know it as well."""
+    return _FAULT.match(text) is not None
 
 
 def is_weak_cause(text: str) -> bool:

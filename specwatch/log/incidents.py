@@ -217,7 +217,8 @@ class Assembler:
     def _ask(self, line: LogLine) -> None:
         role = self._known(line.text) if self._known is not None else None
         if role is Role.CAUSE:
-            self._led = self._note(line, Weight.NOTE)
+            last = not line.headed and echoes.is_last_word(line.text)
+            self._led = self._note(line, Weight.STRONG if last else Weight.NOTE)
         elif role is Role.ADVICE:
             self._led = self._led_by(line)
         elif role is Role.ECHO:

@@ -22,6 +22,8 @@ HEADER = compiled(rf"\[({_DAY}) ({_TIME})([.,]\d{{1,6}})?{_RANKS}\] ?", re.ASCII
 _OWN_HEADERS = (
     # the opening bracket lost in a paste
     compiled(rf"(?P<day>{_DAY}) (?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
+    # the beginning of the day lost with it
+    compiled(rf"\d{{0,3}}-\d\d-\d\d (?P<day>)(?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
     # the oldest form has no day, the diffusion server's no year
     compiled(rf"\[(?P<day>\d\d-\d\d)? ?(?P<time>{_TIME}(?:[.,]\d{{1,6}})?){_RANKS}\] ?"),
     # a logger that puts rank, file and line in brackets of its own
@@ -49,6 +51,8 @@ _TRANSPORTS = (
     # fluentd's files: clock with zone, tag, and the record as JSON, which may also be set apart by tabs
     compiled(rf"(?:{_ISO}|{_DAY} {_TIME}[\d.]* [+-]\d{{4}})[ \t][\w.*-]{{1,120}}(?:: |\t)(?=\{{)"),
     compiled(rf"\[{_ISO}\] ?"),
+    # Android's and some shippers' clock without a year: `04-20 13:32:25.784 `
+    compiled(rf"(?P<at>\d\d-\d\d {_TIME}\.\d{{3,6}})(?:  ?|$)"),
     compiled(r"(?P<identity>[A-Za-z0-9][\w.-]{0,80}) *\|(?: |$)"),
     compiled(r"\((?:\w[\w.:]* )?(?P<identity>pid=\d+(?:, ip=[\w.:]+)?)\) ?"),
     compiled(r"[\w.-]{1,120} >> "),

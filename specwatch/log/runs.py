@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 
 from specwatch.domain import Incident, Launch, LogLine, Role
 from specwatch.errors import LaunchError
-from specwatch.log.candidates import SERVED, Candidate, Weight
+from specwatch.log.candidates import SERVED, UNPROVED, Candidate, Weight
 from specwatch.log.routine import Level
 from specwatch.log.streams import ranks_of, stream_of
 
@@ -297,11 +297,20 @@ class Run:
         chosen = self._standing()
         denied = [old for old in self.candidates if old.outlived and old.weight is not Weight.ASIDE]
         chosen += [old for old in denied if old.weight is not Weight.ECHO]
+        if not chosen and not self.emitted:
+            chosen = self._unproved()
         taken = sorted(chosen, key=lambda old: old.root.number)
         self.candidates, self.open = [], []
         self.emitted += len(taken)
         self.echoes = self.dropped = 0
         return [self._incident(candidate) for candidate in taken]
+
+    def _unproved(self) -> list[Candidate]:
+        """The last exception that a serving server caught, or died of without another word: to be shown, no crash."""
+        last = [old for old in self.candidates if old.weight is Weight.ASIDE and not old.outlived][-1:]
+        for old in last:
+            old.outlived = UNPROVED
+        return last
 
     def _deny_ready(self) -> None:
         """Where all servers became ready in the end, none had died while it started."""

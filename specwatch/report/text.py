@@ -86,6 +86,8 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
         yield from _fix(fix, number, width)
     if finding.rule:
         yield (Piece(f"  help: specwatch explain {finding.rule}", "quiet"),)
+    if finding.incident is not None and finding.fixes:
+        yield (Piece(f"  id: {finding.fingerprint}", "quiet"),)  # what `specwatch apply` asks for
 
 
 def _place(finding: Finding, width: int) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from specwatch.domain import Frame, Incident, Match, Role
 from specwatch.errors import ConfigError, RuleError
+from specwatch.lazy import compiled
 from specwatch.rulebook.anchors import choose
 from specwatch.rulebook.pattern import PREFIX, SHORTEST, Pattern
 
@@ -42,6 +43,13 @@ class Loaded:
 
 
 _FEW = 8
+_MESSAGE = 300
+_FROM_ELSEWHERE = compiled(
+    r"(?:[\w.]*\.)?(?:KeyboardInterrupt|SystemExit|CancelledError|EOFError|MemoryError|OSError|FileNotFoundError"
+    r"|PermissionError|TimeoutError|BrokenPipeError|Connection\w*Error|Dist\w+Error)\b"
+    r"|RuntimeError: [^\n]{0,200}(?:Connection closed by peer|Broken pipe|Connection reset by peer|[Tt]imed out|NCCL)"
+)
+"""Exceptions that come up in any code: somebody stopped it, another process died, a file or memory is missing."""
 _LOOKED_AT = 32
 _FIELDS = ("name", "line", "cause", "frame", "source")
 RuleRow = tuple[str, str, str | None, list[str]]
@@ -147,6 +155,17 @@ class Rulebook:
                 pattern, rule, captures = found
                 told = {**_told(rule, incident), **captures}
                 return Match(rule=rule.id, pattern=pattern.name, captures=told, incident=incident)
+        return self._by_region(incident, release)
+
+    def _by_region(self, incident: Incident, release: str) -> Match | None:
+        """The rule of the part of SGLang that an exception came out of: the outermost part, which was asked to run."""
+        if incident.role is not Role.CAUSE or _FROM_ELSEWHERE.match(incident.error):
+            return None
+        for frame in incident.frames:
+            for row in self._table["index"].get("", ()):
+                if row[5] in f"{frame.file}:{frame.function}" and self.rules[row[0]].covers(release):
+                    told = {"message": incident.error.partition("\n")[0][:_MESSAGE]}
+                    return Match(rule=row[0], pattern=row[2], captures=told, incident=incident)
         return None
 
     def by_cause(self, check: str, cause: str) -> Rule | None:
@@ -188,7 +207,8 @@ def _tabulated(rules: Iterable[Rule]) -> Table:
             table["index"].setdefault(start, []).append(row)
     for rows in table["index"].values():
         rows.sort(key=lambda row: not (row[5] or row[6]))  # the pickier ones first
-    table["anchors"] = list(choose(row[1] for rows in table["index"].values() for row in rows))
+    table["index"].get("", []).sort(key=lambda row: (row[5][:1] != ":", -len(row[5])))  # a function before its file
+    table["anchors"] = list(choose(row[1] for rows in table["index"].values() for row in rows if row[1]))
     return table
 
 

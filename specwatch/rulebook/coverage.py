@@ -175,7 +175,7 @@ def _examples(book: Rulebook) -> tuple[_Known, ...]:
         for rule in book.rules.values()
         for example in rule.examples
         for text in messages(example.log)
-        if any(pattern.regex.match(text) for pattern in rule.patterns)
+        if any(pattern.regex.match(text) for pattern in rule.patterns if not pattern.is_region)
     )
 
 

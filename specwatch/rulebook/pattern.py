@@ -20,10 +20,13 @@ class Pattern:
     `cause` names the cause that this wording alone gives away, where it does: it stands while no file can prove it.
     Where the text alone is not enough, `frame` must be part of a frame of the traceback (written `file:function`), and
     `source` part of the source line of the innermost one, as for an assertion without a text.
+
+    A pattern with a `frame` and no `line` stands for a whole region of SGLang's code: every exception that comes out of
+    it and that no wording knows. Its only capture is `message`.
     """
 
     name: str
-    line: str
+    line: str = ""
     cause: str = ""
     frame: str = ""
     source: str = ""
@@ -38,6 +41,11 @@ class Pattern:
         if self.frame and not any(self.frame in f"{frame.file}:{frame.function}" for frame in frames):
             return False
         return not self.source or bool(frames and self.source in frames[-1].source)
+
+    @property
+    def is_region(self) -> bool:
+        """Whether it asks for a place only, whatever the message says."""
+        return not self.line
 
     @cached_property
     def prefix(self) -> str:

@@ -180,7 +180,8 @@ class _Reader:
 
 def _pattern(reader: _Reader, table: Mapping[str, Any], where: str) -> Pattern:
     reader.known(table, "pattern", where)
-    line = _expression(reader, table, where)
+    region = "line" not in table and "source" not in table and bool(table.get("frame"))
+    line = "" if region else _expression(reader, table, where)
     name, cause = reader.text(table, "name", where), reader.text(table, "cause", where, "")
     frame, source = reader.text(table, "frame", where, ""), reader.text(table, "source", where, "")
     return Pattern(name=name, line=line, cause=cause, frame=frame, source=source)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from specwatch.errors import ApplyError
 from specwatch.runtime.base import Life, State
@@ -50,7 +52,13 @@ class Compose:
             well(words, self._runs)
 
     def commands(self) -> Sequence[Sequence[str]]:
-        """Only this service, none that it depends on."""
+        """Only this service, none that it depends on. Raises ApplyError where that would make another container."""
+        more = self._merged()
+        if more:
+            raise ApplyError(
+                f"{self._service} was made from {', '.join(more)} as well, and {self._file} alone would make another "
+                f"container: change it by hand, and run docker compose with the same files"
+            )
         return ((*self._compose(), "up", "--detach", "--no-deps", "--force-recreate", self._service),)
 
     def _compose(self) -> tuple[str, ...]:
@@ -65,6 +73,28 @@ class Compose:
                 except ApplyError:
                     raise ApplyError(f"neither docker compose nor docker-compose can be run: {error}") from None
         return (*self._program, "-f", self._file)
+
+    def _merged(self) -> list[str]:
+        """The other files that the containers of the service were made from; none where the engine does not say."""
+        more: list[str] = []
+        with suppress(ApplyError, ValueError):
+            said = well((*self._compose(), "ps", "--all", "--format", "json", self._service), self._runs)
+            for one in _objects(said):
+                name = str(one.get("ID") or one.get("Name", ""))
+                labels = json.loads(
+                    well(("docker", "inspect", "--format", "{{json .Config.Labels}}", name), self._runs)
+                )
+                held = labels if isinstance(labels, dict) else {}
+                folder = str(held.get("com.docker.compose.project.working_dir", ""))
+                for label in ("config_files", "environment_file"):
+                    files = str(held.get(f"com.docker.compose.project.{label}") or "").split(",")
+                    more += [file for file in files if file and not self._is_ours(Path(folder) / file)]
+        return list(dict.fromkeys(more))
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether `-f FILE` reads a file: itself, and the `.env` beside it."""
+        own = Path(self._file).resolve()
+        return path.resolve() in (own, own.with_name(".env").resolve())
 
     def _judged(self, container: Mapping[str, object]) -> State:
         name, state = str(container.get("Name", self._service)), str(container.get("State", "")).lower()

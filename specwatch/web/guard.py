@@ -122,7 +122,7 @@ class Guard:
             return 421, f"This is not {host[:100] or 'a host without a name'}: set [web] url to the name that you use."
         origin = headers.get(b"origin", b"").decode("latin-1")
         if scope["method"] == "POST" and origin and not is_own_page(origin, host, web):
-            return 403, "A request that changes something has to come from a page of specwatch itself."
+            return 403, "A change has to come from a page of specwatch itself; behind a proxy, set [web] url to it."
         length = headers.get(b"content-length", b"0")
         limit = most(scope["path"])
         if not length.isdigit() or int(length) > limit:

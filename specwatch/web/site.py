@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class Site:
         rows = (history.finding(one.name, fingerprint) for fingerprint in one.firing[:most])
         return replace(one, findings=tuple(views.finding_view(row) for row in rows if row))
 
-    def _doubts(self) -> list[str]:
+    def _doubts(self, servers: Sequence[views.ServerView] = ()) -> list[str]:
         """Why what the overview shows may not be all."""
         found = []
         if dead := self.alive():
@@ -89,6 +89,11 @@ class Site:
         for server, since in sorted(self.tally.behind_since.items()):
             if (late := self.wall() - since) >= MOST_BEHIND:
                 found.append(f"The log of {server} is still being read; behind for {views.lasting(late)}.")
+        for one in servers:
+            if one.up is False and not one.firing:
+                found.append(
+                    f"The health endpoint of {one.name} fails, and its log does not say why; it may be starting."
+                )
         return found
 
     # pages
@@ -104,8 +109,7 @@ class Site:
             "shown": shown,
             "past": [views.finding_view(row) for row in past],
             "last_line": max((one.last_line for one in servers), default=0.0),
-            "dead": self.alive(),
-            "doubts": self._doubts(),
+            "doubts": self._doubts(servers),  # with any, what is not shown may be broken all the same
             "here": "now",
             "fresh": True,
         }

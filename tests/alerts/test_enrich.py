@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -245,3 +247,20 @@ def test_the_command_without_a_store_loses_no_alert(specwatch: Run, tmp_path: Pa
     assert (done.returncode, done.stdout) == (2, '{"labels": {}}')
     assert "holds no store" in done.stderr
     assert specwatch("enrich", "--config", tmp_path / "none.toml", stdin="[]").stdout == "[]"
+
+
+def test_of_too_many_alerts_the_first_get_their_annotations(store: Store) -> None:
+    put(store, seen("1"))
+    body = ('{"alerts": [' + ", ".join([alert().decode()] * 30) + "]}").encode()
+    ticks = itertools.count(0.0, 0.1)
+    done = enrich(body, store.path, replace(SETTINGS, enrich=Enrich(deadline=2.0)), now=START, ticks=ticks.__next__)
+    assert done.because == ""
+    found = ["specwatch_cause" in one["annotations"] for one in json.loads(done.body)["alerts"]]
+    assert found == [True] * 12 + [False] * 18
+    assert done.notes == ("the last 18 alerts of many pass unchanged: the time was up",)
+
+
+def test_an_alert_with_more_labels_than_can_be_asked_for(store: Store) -> None:
+    put(store, seen("1"))
+    labels = {"job": "llama", **{f"n{n}": f"v{n}" for n in range(300_000)}}
+    assert "specwatch_cause" in ask(store, json.dumps({"labels": labels}).encode())

@@ -7,6 +7,7 @@ import json
 import socket
 import sqlite3
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from alertpost import START, Hand, Post, new_store, seen, until
 
+from specwatch.alerts import command
 from specwatch.alerts.kinds import receivers
 from specwatch.delivery import back_off, silence
 from specwatch.outbox import Depth, Outbox
@@ -203,8 +205,27 @@ def test_after_a_day_it_is_given_up(works: Works) -> None:
     works.commit(seen("1"))
     until(lambda: works.events("notification_failed"))
     works.clock.at += 86401
+    until(lambda: len(works.events("notification_failed")) == 2)
+    assert works.events("notification_buried") == [], "the machine slept: it was hardly tried"
+    for n in range(3, 10):
+        works.clock.at += 600
+        until(lambda n=n: len(works.events("notification_failed")) >= n)  # type: ignore[misc]
+    works.clock.at += 600
     until(lambda: works.events("notification_buried"))
     assert "not delivered for a day" in works.box.rows()[0].error
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(works: Works) -> None:
+    post = works.post((503, {"Retry-After": "3000"}))
+    alerts = works.post()
+    works.start(hook(post), Alert(kind="alertmanager", name="am", url=alerts.url))
+    works.commit(seen("1"))
+    until(lambda: works.events("notification_failed") and alerts.got)
+    works.clock.at -= 7200
+    until(lambda: len(post.got) == 2, "the hook is told, though its rest would last for hours")
+    until(lambda: len(alerts.got) >= 2, "Alertmanager is told again, or it takes the alert for resolved")
+    works.commit(seen("2", "f2"))
+    until(lambda: works.box.depth() == {})
 
 
 def test_a_redirect_is_not_followed(works: Works) -> None:
@@ -333,6 +354,25 @@ def test_a_command_that_fails_is_run_again(works: Works, words: tuple[str, ...],
     until(lambda: works.events("notification_failed"))
     assert says in works.events("notification_failed")[0]["because"]
     assert works.box.depth()["page"].pending == 1
+
+
+def test_a_command_may_leave_something_behind_that_goes_on(works: Works, tmp_path: Path) -> None:
+    script = f"cat > {tmp_path / 'out'}; sleep 30 &"
+    works.start(Alert(kind="command", name="page", command=("/bin/sh", "-c", script), deadline=20.0))
+    works.commit(seen("1"))
+    until(lambda: works.events("notification_sent"), "exit code 0 means: taken", seconds=15.0)
+    assert json.loads((tmp_path / "out").read_text())["findings"][0]["id"] == "f1"
+
+
+def test_a_command_that_reads_nothing_and_says_too_much() -> None:
+    script = "import sys\nfor _ in range(3000): sys.stderr.write('x' * 65536)\nsys.exit('\\nthe end')"
+    tracemalloc.start()
+    try:
+        outcome = command.run((sys.executable, "-c", script), b"x" * 1_000_000, 60.0)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000, "200 MB were said"
+    finally:
+        tracemalloc.stop()
+    assert outcome.error.endswith("exit code 1: the end")
 
 
 def test_a_secret_that_cannot_be_read_is_said_and_waited_for(works: Works, tmp_path: Path) -> None:

@@ -107,3 +107,12 @@ def test_one_that_is_being_worked_on_is_left_to_its_process(tmp_path: Path) -> N
     with Opened(tmp_path / "apply").alone("atlas"):
         assert stage.resume() == []
     assert [one.result for one in stage.resume()] == ["applied"]
+
+
+def test_killed_between_the_new_file_and_its_place(tmp_path: Path) -> None:
+    """What is half written lies beside the launch: it may hold a key, and goes."""
+    stage = Stage(tmp_path).build(fixed="ready")
+    assert kill(tmp_path, "kept") == -signal.SIGKILL
+    (tmp_path / ".launch.sh.specwatch-0badf00d").write_bytes(stage.before[:20])
+    assert [one.result for one in stage.resume()] == ["rolled_back"]
+    assert whole(stage) == "old"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -106,8 +107,38 @@ def test_a_log_that_is_gone_is_said(folder: Path) -> None:
 def test_without_the_store_the_end_cannot_be_told(folder: Path) -> None:
     filled(folder)
     found = audit.verify(folder / "audit.jsonl", None)
-    assert not found.problems
-    assert "could not be told" in found.notes[0]
+    assert "cannot be told" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE action SET state = 'applied'", "is applied in actions.db, and failed in the log"),
+        ("DELETE FROM action", "is gone in actions.db, and failed in the log"),
+        ("DELETE FROM breaker", "the breaker of llama was closed by hand"),
+        ("INSERT INTO breaker VALUES ('other', 0, 'x')", "the breaker of other was opened by hand"),
+    ],
+)
+def test_a_store_that_was_changed_by_hand_is_found(folder: Path, change: str, says: str) -> None:
+    store = Opened(folder)
+    action = store.begin(new(server="llama", fix="f", target="script:/x", asked_by="person"), 1, 1000.0)
+    store.advance(action, "failed", 1001.0)
+    store.trip("llama", "it failed", 1002.0)
+    assert not store.verify().problems
+    with contextlib.closing(sqlite3.connect(folder / "actions.db", isolation_level=None)) as db:
+        db.execute(change)
+    assert any(says in problem for problem in store.verify().problems), store.verify()
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 200_000, b"\xff\xfe", b"1", b"{}", b'{"seq":1,"hash":[],"prev":{}}', b"\0" * 99]
+)
+def test_a_line_of_anything_is_told_and_ends_nothing(folder: Path, line: bytes) -> None:
+    store = filled(folder)
+    whole = (folder / "audit.jsonl").read_bytes().split(b"\n")
+    (folder / "audit.jsonl").write_bytes(b"\n".join([*whole[:2], line, *whole[3:]]))
+    assert store.verify().problems
+    assert len([*audit.read(folder / "audit.jsonl")]) >= 5
 
 
 @pytest.mark.parametrize("kept", [0, 1, 40, -1])

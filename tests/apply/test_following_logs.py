@@ -136,6 +136,12 @@ def test_of_several_logs_the_latest_crash_comes_first(log: Path) -> None:
     assert found == ["RuntimeError", "ValueError"]
 
 
+def test_a_log_with_nothing_in_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.log").touch()
+    with pytest.raises(ApplyError, match=r"a: nothing is written in .*a\.log"):
+        firing(server(tmp_path / "a.log"), book())
+
+
 def test_without_a_log_nothing_can_be_told(tmp_path: Path) -> None:
     with pytest.raises(ApplyError, match=r"none of its logs is there: .*nowhere"):
         firing(server(tmp_path / "nowhere"), book())

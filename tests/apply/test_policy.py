@@ -63,10 +63,24 @@ NOES = [
     ("long enough", replace(GOOD, history=(tried(899, "applied"),)), FIX, "cooldown is 900 s"),
     ("attempts left", replace(GOOD, history=tuple(tried(ago, "applied") for ago in (3000, 2000, 1000))), FIX, "3 of 3"),
     ("breaker", replace(GOOD, history=(tried(3000), tried(2000))), FIX, "2 attempts in a row"),
+    ("breaker", replace(GOOD, history=(tried(3000, "applied"), tried(2000))), FIX, "2 attempts in a row"),
+    ("breaker", replace(GOOD, history=(tried(3000), tried(2000, "applied", "x", GOOD.fingerprint))), FIX, "2 attempts"),
     ("breaker", replace(BY_PERSON, breaker="it failed"), FIX, "specwatch reset llama"),
     ("fleet", replace(GOOD, under_change=("other",)), FIX, "other is under change"),
     ("fleet", replace(BY_PERSON, under_change=("other",)), FIX, "other is under change"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        (tried(3000), tried(2000, "applied")),  # another finding: it was helped
+        (tried(3000, "applied", "more", GOOD.fingerprint),),  # once is not twice
+        (tried(200_000), tried(100_000, "applied", "more", GOOD.fingerprint)),  # it held for longer than the window
+    ],
+)
+def test_what_helped_and_held_closes_the_row(history: tuple[Attempt, ...]) -> None:
+    assert decide(replace(GOOD, history=history), FIX, NOW).fix == FIX
 
 
 @pytest.mark.parametrize(("question", "situation", "fix", "because"), NOES, ids=lambda value: str(value)[:30])

@@ -50,6 +50,15 @@ def test_a_later_crash_of_the_same_finding_takes_the_place(tmp_path: Path) -> No
         assert later in [taken.proposal for taken in inbox.entries()[0]]
 
 
+def test_a_crash_does_not_take_the_place_of_what_a_person_approved(tmp_path: Path) -> None:
+    approved = replace(PROPOSAL, approval="a" * 64, occurrence=occurrence_of("a person"))
+    leave(tmp_path, approved)
+    leave(tmp_path, PROPOSAL)
+    with Inbox(tmp_path) as inbox:
+        assert [taken.because for taken in inbox.entries()[0]] == ["", ""]
+        assert {taken.proposal for taken in inbox.entries()[0]} == {approved, PROPOSAL}
+
+
 def test_nothing_was_ever_proposed(tmp_path: Path) -> None:
     for state in (tmp_path, tmp_path / "not-there"):
         with Inbox(state) as inbox:

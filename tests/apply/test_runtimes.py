@@ -128,6 +128,28 @@ def test_a_service_is_made_anew_alone_by_whichever_compose_there_is() -> None:
     assert "neither docker compose nor docker-compose" in state.because
 
 
+@pytest.mark.parametrize(
+    ("files", "env", "says"),
+    [
+        ("/srv/c.yaml", "", ""),
+        ("c.yaml", "/srv/.env", ""),
+        ("/srv/c.yaml,/srv/gpu.yaml", "", "made from /srv/gpu.yaml as well"),
+        ("c.yaml,c.override.yaml", "", "made from c.override.yaml as well"),
+        ("/srv/c.yaml", "/srv/prod.env", "made from /srv/prod.env as well"),
+    ],
+)
+def test_a_service_of_several_files_is_not_made_anew_from_one_of_them(files: str, env: str, says: str) -> None:
+    """What the other files give it, as its GPUs, would be gone."""
+    project = "com.docker.compose.project"
+    labels = {f"{project}.working_dir": "/srv", f"{project}.config_files": files, f"{project}.environment_file": env}
+    found = runtime.of("compose:/srv/c.yaml#sglang", runs=Program(ps=container(), inspect=labels))
+    if says:
+        with pytest.raises(ApplyError, match=says):
+            found.commands()
+    else:
+        assert found.commands()
+
+
 WORKLOAD = {"kind": "Deployment", "metadata": {"name": "llm"}, "spec": {"selector": {"matchLabels": {"app": "llm"}}}}
 DIED = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "ready": False, "restartCount": 4}
 AGAIN = {
@@ -288,6 +310,11 @@ def test_really_down(state: State, code: int | None, expected: Down, endpoint: C
     found, because = down(state, url, Clock())
     assert found is expected, because
     assert because
+
+
+def test_a_crash_loop_without_a_health_endpoint_asks_for_one() -> None:
+    assert "give --health URL" in down(LOOPING, "", Clock())[1]
+    assert "--health" not in down(RUNNING, "", Clock())[1]
 
 
 def test_pods_of_the_revision_before_that_serve_are_no_server_that_is_down() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +65,9 @@ def test_what_is_printed_is_the_file_with_its_defaults(tmp_path: Path) -> None:
         ("[[servers]]\n", 1, "did you mean server?"),
         ('\n[[server]]\nname = "a"\nlog = ["/x"]\n', 4, "did you mean logs?"),
         ('[[server]]\nname = "a"\nlogs = ["/x"]\n[[server]]\nname = "b"\nlogs = ["x.log"]\n', 6, "an absolute path"),
-        ('[[server]]\nname = "a b"\nlogs = ["/x"]\n', 2, "a name of letters"),
+        ('[[server]]\nname = "a b"\nlogs = ["/x"]\n', 2, "a name of ASCII letters"),
+        ('[[server]]\nname = ".."\nlogs = ["/x"]\n', 2, "a name of ASCII letters"),
+        ('[[server]]\nname = "gr\u00fcn"\nlogs = ["/x"]\n', 2, "a name of ASCII letters"),
         ('[[server]]\nname = "a"\nlogs = "/x"\n', 3, "a list of texts"),
         ('[[server]]\nname = "a"\nlogs = ["pods:a/b"]\n', 3, "pods:NAMESPACE/POD/CONTAINER"),
         ('[[server]]\nname = "a"\nlogs = ["/x"]\nhealth = "https://x"\n', 4, "http://"),
@@ -79,6 +83,7 @@ def test_what_is_printed_is_the_file_with_its_defaults(tmp_path: Path) -> None:
         ('[[alert]]\nkind = "mail"\n', 2, "alertmanager, slack"),
         ('[[alert]]\nkind = "webhook"\n', 2, "needs a url"),
         ('[[alert]]\nkind = "webhook"\nurl = "file:///x"\n', 3, "http:// or https://"),
+        ('[[alert]]\nkind = "alertmanager"\nurl = "http://x"\nlabels = { a-b = "c" }\n', 4, "letters, digits and _"),
         ('[[alert]]\nkind = "command"\ncommand = "rm"\n', 3, "a list of texts"),
         ('[[alert]]\nkind = "slack"\nurl = "http://x"\nseverity = "bad"\n', 4, "notice, degraded or fatal"),
         ('[[silence]]\nserver = "a"\nuntil = "tomorrow"\n', 3, "a date and time"),
@@ -141,3 +146,26 @@ def test_where_the_state_lies(environ: dict[str, str], wanted: str) -> None:
 def test_without_any_place_it_says_what_to_set() -> None:
     with pytest.raises(ConfigError, match="STATE_DIRECTORY"):
         state_directory(Settings(), {})
+
+
+def test_alerts_are_not_sent_round_for_ever(tmp_path: Path) -> None:
+    hook = '[[alert]]\nkind = "webhook"\nname = "hook"\nurl = "http://127.0.0.1:9117/alertmanager"\n'
+    forward = '[enrich]\nforward = ["hook"]\n'
+    assert load(written(tmp_path, hook + forward)).enrich.forward == ("hook",), "nobody serves that address"
+    with pytest.raises(ConfigError, match="is our own address"):
+        load(written(tmp_path, f"{hook}[web]\n{forward}"))
+
+
+def test_two_daemons_do_not_share_a_state(tmp_path: Path) -> None:
+    config = written(tmp_path, f'[[server]]\nname = "a"\nlogs = ["/x"]\n[state]\ndir = "{tmp_path / "state"}"\n')
+    words = [sys.executable, "-m", "specwatch.cli", "watch", "--config", str(config), "--allow-insecure-permissions"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as first:
+        try:
+            assert first.stderr is not None
+            assert b"watch_started" in first.stderr.readline()
+            second = subprocess.run([*words, "--once"], capture_output=True, text=True, timeout=60, check=False)
+            assert second.returncode == 2
+            assert "another specwatch watches with this state" in second.stderr
+        finally:
+            first.kill()
+    assert subprocess.run([*words, "--once"], capture_output=True, timeout=60, check=False).returncode == 0

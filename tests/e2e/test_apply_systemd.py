@@ -257,6 +257,7 @@ def proposal(machine: Machine, name: str, **changes: object) -> tuple[str, str]:
         occurrence=occurrence_of(f"{name} {changes}"),
         created=float(machine.run("date", "+%s")),
         specwatch="0.1.0",
+        approval=str(changes.get("approval", "")),
     )
     return made.file_name, json.dumps({**json.loads(dumps(made)), **changes})
 

@@ -6,7 +6,7 @@ import pytest
 from logtext import ARGS, FRAMES, LISTENS, SERVING, STOP, batch, crash, death, found, served, standing
 
 from specwatch.domain import Role
-from specwatch.log.candidates import is_denied_by_clock_or_label
+from specwatch.log.candidates import UNPROVED, is_denied_by_clock_or_label
 
 ERROR = "ValueError: repeats can not be negative"
 
@@ -157,3 +157,11 @@ def test_a_refuted_crash_is_told_however_many_caught_exceptions_follow() -> None
         caught += f"{head}\n{FRAMES}{error}\n" + served(f"{minute}:{second + 4:02d}")
     (got,) = [one for one in found(SERVING + crash("10:30:01") + batch("10:30:02") + caught) if one.outlived]
     assert got.error == "ValueError: repeats can not be negative"
+
+
+def test_a_caught_exception_without_a_death_is_shown_as_unproved() -> None:
+    aside = f"Traceback (most recent call last):\n{FRAMES}{ERROR}\n"
+    (got,) = found(LISTENS + SERVING + aside)
+    assert (got.error, got.outlived) == (ERROR, UNPROVED)
+    assert is_denied_by_clock_or_label(got.outlived)  # not even a degraded server is proved by it
+    assert standing(LISTENS + SERVING + aside) == []

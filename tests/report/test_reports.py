@@ -105,7 +105,7 @@ def test_text_says_it_all() -> None:
         "     -  --speculative-algorithm NGRAM",
         "     +  A_VARIABLE=1",
         "      python -m sglang.launch_server --model-path /m --tp 2",
-        "  help: specwatch explain a-rule",
+        f"  help: specwatch explain a-rule\n  id: {finding().fingerprint}",
     ):
         assert part in shown
 

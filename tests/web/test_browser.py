@@ -207,6 +207,20 @@ def test_the_overview_renews_itself_and_leaves_a_reader_alone(browser: webdriver
     assert browser.find_element(By.CSS_SELECTOR, "button.copy").is_displayed()
 
 
+def test_the_overview_renews_itself_under_the_focus_and_not_under_a_selection(
+    browser: webdriver.Chrome, url: str
+) -> None:
+    browser.get(url)
+    button = browser.find_element(By.CSS_SELECTOR, "button.copy")
+    button.click()
+    until(lambda: stale(button))
+    assert browser.switch_to.active_element.get_attribute("class") == "copy"
+    old = browser.find_element(By.CSS_SELECTOR, "section.card")
+    browser.execute_script("getSelection().selectAllChildren(document.querySelector('section.card h2'))")
+    until(lambda: browser.find_element(By.ID, "paused").is_displayed())
+    assert not stale(old)
+
+
 def stale(element: WebElement) -> bool:
     from selenium.common.exceptions import StaleElementReferenceException
 

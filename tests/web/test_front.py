@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import AsyncIterator
 from contextlib import closing
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from webbox import get, until
 
@@ -124,25 +123,23 @@ def test_a_client_that_stops_within_its_second_request_is_put_off() -> None:
 
 
 def test_a_client_that_does_not_take_the_answer_is_put_off() -> None:
-    ended = threading.Event()
+    async def large(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("x" * 32 * 1024 * 1024)
 
-    async def endless(_request: Request) -> StreamingResponse:
-        async def pieces() -> AsyncIterator[bytes]:
-            try:
-                while True:
-                    yield b"x" * 65536
-            finally:
-                ended.set()
-
-        return StreamingResponse(pieces())
-
-    app = Starlette(routes=[Route("/", endless)])
-    front = Front("127.0.0.1:0", lambda: Uvicorn(app, taken_within=0.3), Said())
+    front = Front("127.0.0.1:0", lambda: Uvicorn(Starlette(routes=[Route("/", large)]), taken_within=0.3), Said())
     front.start()
     try:
         with closing(socket.create_connection(("127.0.0.1", front.port), timeout=20)) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert ended.wait(20), "it holds its place for ever"
+
+            def is_cut() -> bool:
+                try:
+                    client.sendall(b"\r\n")
+                except OSError:
+                    return True
+                return False
+
+            until(is_cut)
     finally:
         front.stop()
 
@@ -154,8 +151,7 @@ def test_more_connections_than_are_held_are_cut_at_once() -> None:
     try:
         for _ in range(MOST_OPEN + 1):
             clients.append(socket.create_connection(("127.0.0.1", front.port), timeout=5))
-        with pytest.raises(ConnectionResetError):
-            clients[-1].recv(1)
+        assert clients[-1].recv(1) == b"", "not only once it was late"
     finally:
         for client in clients:
             client.close()

@@ -56,6 +56,26 @@ def test_the_overview_says_what_is_broken_since_when_and_what_to_run(house: Hous
     assert "it is ready again" in page
 
 
+def test_what_may_be_broken_unseen_is_never_called_fine(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.tally.last_line["llama"] = NOW - 3
+    assert "Nothing is broken" in ask(house, "/").text
+    for doubt, words in (
+        ("storing", "The store cannot be written"),
+        ("behind", "The log of llama is still being read; behind for 60 s."),
+        ("up", "The health endpoint of llama fails, and its log does not say why"),
+    ):
+        house.tally.storing = doubt != "storing"
+        house.tally.behind_since = {"llama": NOW - 60} if doubt == "behind" else {}
+        house.tally.up = {"llama": doubt != "up"}
+        page = ask(house, "/").text
+        assert words in page
+        assert "Could not tell whether anything is broken" in page
+        assert "Nothing is broken" not in page
+    house.commit(seen())
+    assert "does not say why" not in ask(house, "/").text, "a finding says it"
+
+
 def test_the_empty_overview_is_calm(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.tally.last_line["llama"] = NOW - 3

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from specwatch.domain import Value
 from specwatch.errors import ConfigError, LaunchError
+from specwatch.plainfile import opened
 
 LARGEST = 1 << 20
 
@@ -111,9 +112,11 @@ DISK = Files()
 def text_of(path: Path) -> str:
     """The text of a file of at most a megabyte, its line ends as they are. Raises ConfigError with the reason."""
     try:
-        if path.stat().st_size > LARGEST:
+        with opened(path) as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST >> 20} MB, not a file of launches")
-        return path.read_bytes().decode()
+        return data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 

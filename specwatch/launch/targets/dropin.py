@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from specwatch.errors import ConfigError, LaunchError
@@ -197,10 +198,21 @@ def _written(
     listing = "".join(f"{name}={unitfile.in_file(value)}\n" for name, value in own_file.items())
     what = "this file" if not own_file else f"this file and {env_file.name} beside it"
     header = _HEADER.format(unit=unit.name, what=what)
+    listed = f"# Written by specwatch, for {conf.name} beside it.\n{listing}" if listing else None
+    mode = _mode(unit)
     return (
-        *files.rewrite(conf, f"{header}{text}" if text else None),
-        *files.rewrite(env_file, f"# Written by specwatch, for {conf.name} beside it.\n{listing}" if listing else None),
+        *files.rewrite(conf, f"{header}{text}" if text else None, mode),
+        *files.rewrite(env_file, listed, mode),
     )
+
+
+def _mode(unit: Unit) -> int:
+    """No more may read what is copied from the unit's files than may read those: a key may stand there."""
+    mode = 0o644
+    for path in (*(one for one, _ in unit.texts if one is not None), *unit.held.values()):
+        with suppress(OSError):
+            mode &= path.stat().st_mode
+    return mode | 0o600
 
 
 def _own(unit: Unit, conf: Path, env_file: Path, files: Files) -> tuple[dict[str, str], dict[str, str], list[str]]:

@@ -18,7 +18,9 @@
           var chosen = window.getSelection();
           chosen.removeAllRanges();
           chosen.addRange(range);
-          said(document.execCommand("copy") ? "Copied" : "Selected: copy it by hand");
+          var done = document.execCommand("copy");
+          if (done) { chosen.removeAllRanges(); }
+          said(done ? "Copied" : "Selected: copy it by hand");
         }
         if (navigator.clipboard && window.isSecureContext) {
           navigator.clipboard.writeText(text).then(function () { said("Copied"); }, byHand);
@@ -31,17 +33,37 @@
   copies(document);
   var main = document.querySelector("main[data-fresh]");
   if (!main) { return; }
+  var clock = document.getElementById("read");
+  var paused = false;
+  function focusable() {
+    return Array.prototype.slice.call(main.querySelectorAll("a, button, pre"));
+  }
+  function meant(one) {
+    var code = one.parentElement.querySelector("pre");
+    return code ? code.textContent : one.textContent;
+  }
+  function said() {
+    document.getElementById("paused").hidden = !paused;
+  }
   setInterval(function () {
-    var busy = document.hidden || main.contains(document.activeElement) || String(window.getSelection()) ||
-      main.querySelector("details[open]");
-    if (busy) { return; }
+    if (document.hidden) { return; }
+    var chosen = window.getSelection();
+    paused = Boolean(String(chosen)) && main.contains(chosen.anchorNode);
+    said();
+    if (paused) { return; }
     fetch(location.href, { headers: { Accept: "text/html" } }).then(function (answer) {
       return answer.ok ? answer.text() : Promise.reject(new Error(String(answer.status)));
     }).then(function (text) {
       var fresh = new DOMParser().parseFromString(text, "text/html");
+      if (String(window.getSelection())) { return; }
+      var place = focusable().indexOf(document.activeElement);
+      var name = place < 0 ? "" : meant(document.activeElement);
       main.innerHTML = fresh.querySelector("main").innerHTML;
       document.title = fresh.title;
+      clock.textContent = fresh.getElementById("read").textContent;
       copies(main);
+      var again = focusable()[place];
+      if (again && meant(again) === name) { again.focus({ preventScroll: true }); }
     }).catch(function () {
       var lost = document.getElementById("lost");
       if (lost) { lost.hidden = false; }
