@@ -17,7 +17,7 @@ from pathlib import Path
 
 from specwatch.alerts.enrich import enrich
 from specwatch.settings import Server, Settings
-from specwatch.store import Seen, Store
+from specwatch.storage.store import Seen, Store
 
 NOW = 1_800_000_000.0
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from specwatch.config import Server, Settings, State, Web
 from specwatch.metrics import Metrics
-from specwatch.store import Seen, Store
-from specwatch.tally import Tally
+from specwatch.storage.store import Seen, Store
+from specwatch.watching.tally import Tally
 from specwatch.web.site import Site
 
 SERVERS, EACH, RUNS = 100, 100, 50

@@ -17,17 +17,17 @@ from typing import cast
 
 from specwatch.acting.base import Edges, Hooks, Outcome, Request
 from specwatch.acting.considering import Job, considered, diff, shown
+from specwatch.acting.evidence import collect
 from specwatch.acting.keeping import Plan, kept
 from specwatch.acting.revalidating import revalidate
 from specwatch.acting.steps import Steps, details, expected
 from specwatch.acting.writing import described, standing, turned
-from specwatch.actions import Action, Actions, new
 from specwatch.domain import Value
 from specwatch.errors import ApplyError
-from specwatch.evidence import collect
 from specwatch.report.as_json import change_object
 from specwatch.rulebook.book import Rulebook
 from specwatch.settings import Server, Settings
+from specwatch.storage.actions import Action, Actions, new
 
 __all__ = ["Edges", "Hooks", "Outcome", "Request", "apply", "reset", "resume", "revalidate", "rollback"]
 

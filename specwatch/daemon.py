@@ -12,21 +12,21 @@ import selectors
 from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
-from specwatch.casework import Casework, Say
 from specwatch.config import Server, Settings
 from specwatch.health import Probe, Pulse
-from specwatch.inspection import Document
-from specwatch.ledger import Ledger
-from specwatch.live import Began, Change, Dropped, Ready, Told
-from specwatch.proposing import Proposer
 from specwatch.rulebook.book import Rulebook
 from specwatch.sources import container
 from specwatch.sources.base import Source
 from specwatch.sources.files import Files, Pattern
 from specwatch.sources.journal import Journal
-from specwatch.store import Fact, Recovered, Seen, Store, Turned, Withdrawn
-from specwatch.tally import Tally
-from specwatch.watching import Patient, Watched, condition, moment, seen
+from specwatch.storage.store import Fact, Recovered, Seen, Store, Turned, Withdrawn
+from specwatch.watching.casework import Casework, Say
+from specwatch.watching.inspection import Document
+from specwatch.watching.ledger import Ledger
+from specwatch.watching.live import Began, Change, Dropped, Ready, Told
+from specwatch.watching.proposing import Proposer
+from specwatch.watching.tally import Tally
+from specwatch.watching.watched import Patient, Watched, condition, moment, seen
 
 
 class Clock(Protocol):

@@ -19,12 +19,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from specwatch import __version__
-from specwatch.actions import Actions
 from specwatch.errors import SpecwatchError
-from specwatch.history import opened
-from specwatch.outbox import depth
 from specwatch.settings import Settings
-from specwatch.tally import MOST_SERIES, Tally
+from specwatch.storage.actions import Actions
+from specwatch.storage.history import opened
+from specwatch.storage.outbox import depth
+from specwatch.watching.tally import MOST_SERIES, Tally
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from specwatch import runtime
 from specwatch.domain import Change
-from specwatch.inspection import Ask, Child, Document, Limits
 from specwatch.launch import targets
 from specwatch.launch.targets import Edit, Targeted
 from specwatch.policy import Decision
 from specwatch.runtime.base import Runtime
 from specwatch.runtime.running import Run, run
 from specwatch.settings import Server
+from specwatch.watching.inspection import Ask, Child, Document, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 
 from specwatch.acting.base import Edges, Outcome, Request
 from specwatch.acting.looking import down
+from specwatch.acting.neighbourhood import Neighbourhood, look
 from specwatch.acting.revalidating import Firing, revalidate
 from specwatch.acting.writing import described
-from specwatch.actions import FINAL, Action, Actions
 from specwatch.domain import Fix
 from specwatch.errors import ApplyError, ConfigError, LaunchError
 from specwatch.launch.targets import Edit
 from specwatch.launch.targets.base import ApiPatch
-from specwatch.neighbourhood import Neighbourhood, look
 from specwatch.policy import Attempt, Decision, Situation, capped, decide
 from specwatch.report import redact
 from specwatch.rulebook.book import Rulebook
 from specwatch.runtime.base import Runtime, State
 from specwatch.settings import Settings
+from specwatch.storage.actions import FINAL, Action, Actions
 
 DEFAULT_PORT = 30000
 """Where SGLang listens when its launch does not say (server_args.py: ServerArgs.port)."""

@@ -1,6 +1,6 @@
 """Reads a server's logs for an action: what is in them now, and what comes after a restart.
 
-The same assembler as everywhere (`specwatch.live`), over files from a byte on and over the journal from a cursor on.
+The same assembler as everywhere (`watching.live`), over files from a byte on and over the journal from a cursor on.
 No position is stored: an action begins at the end of what there is.
 """
 
@@ -21,7 +21,6 @@ from typing import BinaryIO, cast
 
 from specwatch.domain import Value
 from specwatch.errors import ApplyError
-from specwatch.live import Change, Live
 from specwatch.log.incidents import Known
 from specwatch.plainfile import opened
 from specwatch.settings import Server
@@ -29,6 +28,7 @@ from specwatch.sources import container
 from specwatch.sources.base import Splitter
 from specwatch.sources.journal import OWN, Journal
 from specwatch.sources.once import Raw
+from specwatch.watching.live import Change, Live
 
 TAIL = 64 * 1024 * 1024
 """Bytes at the end of a log that a diagnosis reads."""

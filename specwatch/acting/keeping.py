@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from specwatch.audit import sync_folder
 from specwatch.errors import ApplyError
 from specwatch.launch.targets.base import ApiPatch, Edit, Rewrite
 from specwatch.settings import Server
+from specwatch.storage.audit import sync_folder
 
 FILE = "plan.json"
 

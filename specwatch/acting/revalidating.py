@@ -16,14 +16,14 @@ from specwatch.acting.base import Edges
 from specwatch.acting.following import journal, lines, newest, units
 from specwatch.domain import Applicability, Evidence, Finding, Fix, Incident, Severity, Status, Verdict
 from specwatch.errors import ApplyError, ConfigError, LaunchError
-from specwatch.inspection import Ask, Document, Limits, without_models
 from specwatch.launch.shell import quote
 from specwatch.launch.targets import Targeted
-from specwatch.live import Began, Change, Dropped, Live, Ready, Told
 from specwatch.report.redact import HIDDEN
 from specwatch.rulebook.book import Rulebook
 from specwatch.settings import Server, Settings
 from specwatch.sources.once import Raw
+from specwatch.watching.inspection import Ask, Document, Limits, without_models
+from specwatch.watching.live import Began, Change, Dropped, Live, Ready, Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

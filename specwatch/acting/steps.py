@@ -24,7 +24,6 @@ from specwatch.acting.following import Tail
 from specwatch.acting.keeping import Plan, keep, kept
 from specwatch.acting.waiting import Waiting
 from specwatch.acting.writing import described, make, standing, sweep, unmake
-from specwatch.actions import Action, Actions
 from specwatch.domain import Change
 from specwatch.errors import ApplyError, ConfigError, LaunchError
 from specwatch.launch.command import edit as edited
@@ -36,6 +35,7 @@ from specwatch.report import redact
 from specwatch.rulebook.book import Rulebook
 from specwatch.runtime.base import Life, Runtime, State
 from specwatch.settings import Policy
+from specwatch.storage.actions import Action, Actions
 
 NOTHING = "nothing was changed"
 MOST_RESUMES = 2

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from specwatch.acting.base import Edges
 from specwatch.acting.following import Tail
 from specwatch.acting.looking import answers
-from specwatch.inspection import Ask, without_models
-from specwatch.live import Began, Dropped, Ready, Told
 from specwatch.rulebook.book import Rulebook
 from specwatch.runtime.base import Life, Runtime, State
 from specwatch.settings import Server
+from specwatch.watching.inspection import Ask, without_models
+from specwatch.watching.live import Began, Dropped, Ready, Told
 
 EVERY = 1.0
 """Seconds between two looks."""

@@ -15,12 +15,12 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from specwatch.audit import sync_folder
 from specwatch.errors import ApplyError
 from specwatch.launch.targets.base import ApiPatch, Edit, Rewrite
 from specwatch.plainfile import opened
 from specwatch.runtime.kubernetes import kubectl
 from specwatch.runtime.running import Run
+from specwatch.storage.audit import sync_folder
 
 _TEMPORARY = ".specwatch-"
 LARGEST = 1 << 24

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from specwatch.alerts import saying, splice
 from specwatch.alerts.matching import servers_of
 from specwatch.settings import Server, Settings
-from specwatch.store import KEPT, Kept, kept
+from specwatch.storage.store import KEPT, Kept, kept
 
 _EXPLAINS = f"""
     SELECT {KEPT} FROM finding WHERE rowid = (

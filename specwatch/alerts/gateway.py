@@ -16,11 +16,11 @@ from specwatch.alerts.base import Fate, Outcome, Request
 from specwatch.alerts.enrich import enrich
 from specwatch.config import secret
 from specwatch.errors import SpecwatchError
-from specwatch.outbox import Outbox
 from specwatch.settings import Alert, Settings
+from specwatch.storage.outbox import Outbox
 
 Say = Callable[..., None]
-"""As `specwatch.casework.Say`."""
+"""As `watching.casework.Say`."""
 
 
 class AlertsNotTakenError(SpecwatchError):

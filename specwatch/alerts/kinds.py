@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from specwatch.alerts import alertmanager, otel, pagerduty, slack, webhook
 from specwatch.alerts.base import Request
 from specwatch.alerts.saying import Message
-from specwatch.owing import RANKS, Receiver
 from specwatch.settings import Alert, Settings
+from specwatch.storage.owing import RANKS, Receiver
 
 MOST = {"alertmanager": 200, "slack": slack.MOST, "pagerduty": 1, "webhook": 100, "command": 100, "otel": 200}
 """Findings in one message."""

@@ -13,7 +13,7 @@ from typing import cast
 
 from specwatch.report.text import clean, inert
 from specwatch.settings import Web
-from specwatch.store import Kept
+from specwatch.storage.store import Kept
 
 LONGEST = 1000
 """Characters of one text; the page and `specwatch findings show` have the rest."""
@@ -26,7 +26,7 @@ _MENTION = re.compile(r"<(?=[!@#])|(?<![\w.])@(?=(?:here|channel|everyone|all)\b
 class Message:
     """One finding as one receiver is told of it.
 
-    `wanted` is what it is now, as in `specwatch.owing`; `began` and `ended` are seconds since
+    `wanted` is what it is now, as in `storage.owing`; `began` and `ended` are seconds since
     1970, `ended` None while it fires.
     """
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from specwatch.commands.contract import Exit, Format
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
-from specwatch.outbox import Outbox, Row
 from specwatch.report.text import clean
+from specwatch.storage.outbox import Outbox, Row
 
 
 def configured(config: Path | None, state: Path | None) -> tuple[Settings, Path]:

@@ -19,7 +19,7 @@ from specwatch.config import DEFAULT_FILE, Server, Settings, load, state_directo
 from specwatch.errors import ApplyError, ConfigError
 from specwatch.report.text import clean, inert
 from specwatch.rulebook.book import Rulebook
-from specwatch.store import Store
+from specwatch.storage.store import Store
 
 STEPS = {
     "planned": "recorded",

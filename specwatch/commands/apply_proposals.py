@@ -11,18 +11,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from specwatch import act, approval
+from specwatch import act
+from specwatch.acting import approval
 from specwatch.acting.base import Hooks, Outcome, Request
-from specwatch.actions import Actions
-from specwatch.casework import Say
+from specwatch.acting.proposals import MOST, Inbox, Proposal, Taken, untimely
 from specwatch.commands.common import SITE_RULES, rulebook
 from specwatch.commands.contract import Exit
 from specwatch.commands.watch import logger
 from specwatch.config import DEFAULT_FILE, Server, Settings, load, refuse_writable, state_directory
 from specwatch.errors import SpecwatchError
-from specwatch.proposals import MOST, Inbox, Proposal, Taken, untimely
 from specwatch.report.text import clean
 from specwatch.rulebook.book import Rulebook
+from specwatch.storage.actions import Actions
+from specwatch.watching.casework import Say
 
 FLOOD = 256
 """More entries than this are no proposals of a watcher that works: they are removed unread."""

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from specwatch import audit
-from specwatch.actions import Actions
 from specwatch.commands.common import say
 from specwatch.commands.contract import Exit, Format
 from specwatch.config import DEFAULT_FILE, load
 from specwatch.errors import ApplyError, SourceError
 from specwatch.report.text import clean
 from specwatch.settings import Settings
+from specwatch.storage import audit
+from specwatch.storage.actions import Actions
 
 
 def verify(kind: Format, config: Path | None) -> Exit:

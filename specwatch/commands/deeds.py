@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from specwatch.actions import Action, Actions
 from specwatch.errors import ApplyError
 from specwatch.settings import Settings
+from specwatch.storage.actions import Action, Actions
 
 WORDS = {
     "applied": "helped", "rolled_back": "did not help, taken back", "failed": "FAILED, a person has to look",

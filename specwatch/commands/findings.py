@@ -14,7 +14,7 @@ from specwatch.commands.contract import Exit, Format
 from specwatch.commands.deeds import Deeds, action_object
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
-from specwatch.store import Kept, Store
+from specwatch.storage.store import Kept, Store
 
 
 def _settings(config: Path | None, state: Path | None) -> Settings:

@@ -11,7 +11,7 @@ from specwatch.commands.common import say
 from specwatch.commands.contract import Exit
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
-from specwatch.history import MOST, History, Row, opened
+from specwatch.storage.history import MOST, History, Row, opened
 
 
 def write(name: str, target: str, config: Path | None, state: Path | None) -> Exit:

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specwatch.alerting import Alerting, shown
-from specwatch.casework import Say
 from specwatch.commands.common import SITE_RULES
 from specwatch.commands.contract import Exit
 from specwatch.config import DEFAULT_FILE, Server, Settings, load, refuse_writable, show, state_directory
 from specwatch.daemon import Daemon
 from specwatch.errors import ConfigError, RuleError, SpecwatchError
 from specwatch.notify import notify, reloading, watchdog_seconds
-from specwatch.proposing import Proposer
 from specwatch.report.text import clean
 from specwatch.rulebook.book import Rulebook
+from specwatch.sending.start import Alerting, shown
 from specwatch.sources.base import Source
-from specwatch.store import Store
+from specwatch.storage.store import Store
+from specwatch.watching.casework import Say
+from specwatch.watching.proposing import Proposer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

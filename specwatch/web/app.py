@@ -15,8 +15,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
-from specwatch.casework import Say
 from specwatch.errors import SpecwatchError
+from specwatch.watching.casework import Say
 from specwatch.web import openapi, pages
 from specwatch.web.approving import Approving, RefusedError
 from specwatch.web.asking import fix_of, form_of, integer, is_object, is_server, named, only, server_name

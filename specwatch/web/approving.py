@@ -10,10 +10,11 @@ import secrets
 import threading
 from collections import deque
 
-from specwatch import __version__, approval
+from specwatch import __version__
+from specwatch.acting import approval
+from specwatch.acting.proposals import Proposal, leave, occurrence_of
 from specwatch.errors import ConfigError, SpecwatchError
-from specwatch.history import Row, opened
-from specwatch.proposals import Proposal, leave, occurrence_of
+from specwatch.storage.history import Row, opened
 from specwatch.web import pages, views
 from specwatch.web.site import Site
 

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from specwatch.actions import Action, Actions
 from specwatch.errors import SpecwatchError
+from specwatch.storage.actions import Action, Actions
 
 TAIL = 512 * 1024
 """Bytes of the end of an audit log that are read."""

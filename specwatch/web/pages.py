@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from specwatch import __version__
-from specwatch.history import Moment, Row
 from specwatch.report.text import inert
+from specwatch.storage.history import Moment, Row
 from specwatch.web import views
 from specwatch.web.deeds import Attempt
 from specwatch.web.runs import WORDS, runs

@@ -19,8 +19,8 @@ from anyio.to_thread import current_default_thread_limiter
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from specwatch.casework import Say
 from specwatch.errors import ConfigError
+from specwatch.watching.casework import Say
 
 MOST_CONNECTIONS = 64
 """Connections that are answered; those beyond get 503."""

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from specwatch.errors import SpecwatchError
-from specwatch.history import History, Moment, Row, opened
 from specwatch.settings import Settings
-from specwatch.tally import Tally
+from specwatch.storage.history import History, Moment, Row, opened
+from specwatch.watching.tally import Tally
 from specwatch.web import deeds, pages, views
 from specwatch.web.runs import WORDS, runs
 

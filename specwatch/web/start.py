@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from specwatch.casework import Say
 from specwatch.errors import ConfigError
 from specwatch.settings import Settings
-from specwatch.tally import Tally
+from specwatch.watching.casework import Say
+from specwatch.watching.tally import Tally
 
 
 def start(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from specwatch.history import Row, Standing
+from specwatch.storage.history import Row, Standing
 
 Document = dict[str, object]
 QUIET_BEFORE = 8

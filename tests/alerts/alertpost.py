@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from specwatch.store import Seen, Store
+from specwatch.storage.store import Seen, Store
 
 START = 1_800_000_000.0
 

@@ -21,10 +21,10 @@ import pytest
 from alertpost import Post, new_store, seen, until
 
 from specwatch.alerts.kinds import receivers
-from specwatch.outbox import Outbox
-from specwatch.sender import Sender
+from specwatch.sending.sender import Sender
 from specwatch.settings import Alert, Settings, Web
-from specwatch.store import Recovered
+from specwatch.storage.outbox import Outbox
+from specwatch.storage.store import Recovered
 
 PROGRAM = "prometheus-alertmanager"
 ROOT = Path(__file__).resolve().parents[2]
@@ -213,7 +213,7 @@ def test_killed_again_and_again_while_sending_loses_nothing(tmp_path: Path, post
     store.serve(receivers(settings), time.time())
     store.commit([seen("1", f"f{n}") for n in range(300)], time.time() - 10)
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom specwatch.sender import Sender\n"
+        "import sys, time\nfrom pathlib import Path\nfrom specwatch.sending.sender import Sender\n"
         "from specwatch.settings import Alert, Settings\n"
         f"alert = Alert(kind='pagerduty', name='pd', url={post.url!r}, token_file={str(key)!r})\n"
         f"sender = Sender(Path({str(store.path)!r}), Settings(alerts=(alert,)), lambda *a, **k: None)\n"

@@ -23,7 +23,7 @@ from alertpost import START, new_store, seen
 
 from specwatch.alerts.enrich import began, enrich
 from specwatch.settings import Enrich, Server, Settings, Web
-from specwatch.store import Fact, Recovered, Store, Withdrawn
+from specwatch.storage.store import Fact, Recovered, Store, Withdrawn
 
 Run = Callable[..., "CompletedProcess[str]"]
 SERVER = Server(name="llama", logs=("/x",))

@@ -19,9 +19,9 @@ import pytest
 from alertpost import START, Post, new_store, seen
 
 from specwatch.alerts.gateway import AlertsNotTakenError, receive, routes
-from specwatch.outbox import Outbox
-from specwatch.owing import GATHER, Receiver
 from specwatch.settings import Alert, Enrich, Server, Settings
+from specwatch.storage.outbox import Outbox
+from specwatch.storage.owing import GATHER, Receiver
 
 Run = Callable[..., "CompletedProcess[str]"]
 BODY = b'{"alerts":[{"labels":{"job":"llama"}}]}'

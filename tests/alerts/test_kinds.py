@@ -19,9 +19,9 @@ from specwatch.alerts.kinds import MOST, compose, receivers
 from specwatch.alerts.saying import LONGEST_COMMAND, Message, annotations_of, page, short
 from specwatch.alerts.slack import escaped
 from specwatch.config import ALERT_KINDS
-from specwatch.owing import Receiver
 from specwatch.settings import Alert, Otel, Settings, Web
-from specwatch.store import Kept
+from specwatch.storage.owing import Receiver
+from specwatch.storage.store import Kept
 
 SENT = [kind for kind in ALERT_KINDS if kind != "command"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from alertpost import START, new_store, seen
 
-from specwatch.delivery import message
-from specwatch.outbox import Depth, Outbox, depth
-from specwatch.owing import GATHER, LOOKING, Receiver
+from specwatch.sending.delivery import message
 from specwatch.settings import Settings
-from specwatch.store import Fact, Recovered, Store, Withdrawn
+from specwatch.storage.outbox import Depth, Outbox, depth
+from specwatch.storage.owing import GATHER, LOOKING, Receiver
+from specwatch.storage.store import Fact, Recovered, Store, Withdrawn
 
 HOOK = Receiver(name="hook", least=1)
 READY = Recovered(server="llama", at=START + 50, because="ready again")

@@ -18,12 +18,12 @@ from alertpost import START, Hand, Post, new_store, seen, until
 
 from specwatch.alerts import command
 from specwatch.alerts.kinds import receivers
-from specwatch.delivery import back_off, silence
-from specwatch.outbox import Depth, Outbox
-from specwatch.owing import GATHER
-from specwatch.sender import Sender, check
+from specwatch.sending.delivery import back_off, silence
+from specwatch.sending.sender import Sender, check
 from specwatch.settings import Alert, Enrich, Settings, Silence
-from specwatch.store import Fact, Recovered
+from specwatch.storage.outbox import Depth, Outbox
+from specwatch.storage.owing import GATHER
+from specwatch.storage.store import Fact, Recovered
 
 READY = Recovered(server="llama", at=START + 50, because="ready again")
 

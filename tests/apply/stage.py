@@ -19,9 +19,7 @@ from pathlib import Path
 
 from specwatch import act
 from specwatch.acting.base import Edges, Hooks, Outcome, Request
-from specwatch.actions import Actions
 from specwatch.errors import ApplyError
-from specwatch.inspection import Ask, Document, typed
 from specwatch.models.files import LocalModels
 from specwatch.pipeline import conclude
 from specwatch.report.as_json import finding_object
@@ -30,6 +28,8 @@ from specwatch.runtime.base import Life, State
 from specwatch.runtime.running import Done
 from specwatch.settings import Policy, Server, Settings
 from specwatch.settings import State as StateSettings
+from specwatch.storage.actions import Actions
+from specwatch.watching.inspection import Ask, Document, typed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 READY = "[2026-11-30 15:00:08] The server is fired up and ready to roll!\n"

@@ -11,7 +11,7 @@ import pytest
 import stage as stage_module
 from stage import Opened, Stage
 
-from specwatch.actions import FINAL
+from specwatch.storage.actions import FINAL
 
 STEPS = (
     "planned", "bundled", "kept", "written", "restarted", "before-restart", "after-restart", "waiting", "restoring",

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from specwatch.acting.proposals import FOLDER, MOST, Proposal, leave, occurrence_of
 from specwatch.commands.apply_proposals import FLOOD
-from specwatch.proposals import FOLDER, MOST, Proposal, leave, occurrence_of
 
 
 class Place:

@@ -16,12 +16,12 @@ import pytest
 from stage import Opened
 from test_policy import FIX, GOOD
 
-from specwatch import audit
 from specwatch.acting.considering import attempts
-from specwatch.actions import Action, Actions, new
 from specwatch.errors import ApplyError
 from specwatch.policy import decide
 from specwatch.settings import Policy
+from specwatch.storage import audit
+from specwatch.storage.actions import Action, Actions, new
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_a_thousand_proposals_end_at_the_attempts_of_a_window(folder: Path) -> N
 WRITER = """
 import sys
 from pathlib import Path
-from specwatch.actions import Actions
+from specwatch.storage.actions import Actions
 store = Actions(Path(sys.argv[1]))
 for number in range(25):
     store.note("request_refused", sys.argv[2], float(number), because="x" * 200)

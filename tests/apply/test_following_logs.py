@@ -12,8 +12,8 @@ from stage import EXAMPLES, READY, START, Clock, book
 from specwatch.acting.following import Tail, lines, newest
 from specwatch.acting.revalidating import firing
 from specwatch.errors import ApplyError
-from specwatch.live import Ready, Told
 from specwatch.settings import Server
+from specwatch.watching.live import Ready, Told
 
 CRASH = (EXAMPLES / "server.log").read_text()
 OTHER = """[2026-11-30 16:00:00] server_args={'model_path': '/models/atlas-8b', 'port': 31993}

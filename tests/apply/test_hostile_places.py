@@ -19,11 +19,11 @@ from stage import EXAMPLES, READY, START, Clock, Stage, book
 
 from specwatch.acting import writing
 from specwatch.acting.following import Tail
+from specwatch.acting.proposals import Inbox
 from specwatch.config import load
 from specwatch.errors import ApplyError, ConfigError
-from specwatch.live import Ready, Told
-from specwatch.proposals import Inbox
 from specwatch.settings import Server
+from specwatch.watching.live import Ready, Told
 
 CRASH = (EXAMPLES / "server.log").read_text()
 

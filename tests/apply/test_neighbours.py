@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from stage import nothing_there
 
-from specwatch.neighbourhood import look
+from specwatch.acting.neighbourhood import look
 from specwatch.runtime.running import Done
 
 

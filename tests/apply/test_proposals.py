@@ -12,8 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specwatch.acting.proposals import (
+    FOLDER,
+    LARGEST,
+    MOST,
+    Inbox,
+    Proposal,
+    dumps,
+    leave,
+    loads,
+    occurrence_of,
+    untimely,
+)
 from specwatch.errors import ApplyError, ConfigError
-from specwatch.proposals import FOLDER, LARGEST, MOST, Inbox, Proposal, dumps, leave, loads, occurrence_of, untimely
 
 PROPOSAL = Proposal(
     server="llama-70b",

@@ -11,7 +11,7 @@ from pathlib import Path
 from specwatch.config import Server, Settings
 from specwatch.daemon import Daemon
 from specwatch.rulebook.book import Rulebook
-from specwatch.store import Store
+from specwatch.storage.store import Store
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 

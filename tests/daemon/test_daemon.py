@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from daytime import run_of
 
-from specwatch.casework import DEADLINE
 from specwatch.config import Server, Settings, Watch
 from specwatch.daemon import Daemon
 from specwatch.rulebook.book import Rulebook, load_directories
 from specwatch.sources.files import RESCAN
-from specwatch.store import Kept, Reached, Store
+from specwatch.storage.store import Kept, Reached, Store
+from specwatch.watching.casework import DEADLINE
 
 READY = "[2026-01-01 23:00:00] The server is fired up and ready to roll!"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from specwatch.live import QUIET, SETTLE_AFTER, Change, Dropped, Live, Ready, Told
 from specwatch.log.framing import Framer
 from specwatch.log.incidents import incidents
 from specwatch.rulebook.book import Rulebook, load_directories
 from specwatch.sources.once import Raw, read
+from specwatch.watching.live import QUIET, SETTLE_AFTER, Change, Dropped, Live, Ready, Told
 
 LOGS = sorted((Path(__file__).resolve().parents[1] / "data" / "logs").glob("*.log"))
 SMALL = [path for path in LOGS if path.stat().st_size < 80_000]

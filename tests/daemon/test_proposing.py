@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from specwatch.acting.proposals import FOLDER, Inbox, Proposal
 from specwatch.domain import Applicability
-from specwatch.proposals import FOLDER, Inbox, Proposal
-from specwatch.proposing import AGAIN, FIRST_PAUSE, LONGEST_PAUSE, TIMES_AGAIN, Proposer, proposed_fix, trusted
 from specwatch.settings import Policy, Server, Settings
-from specwatch.store import Recovered, Seen, Withdrawn
+from specwatch.storage.store import Recovered, Seen, Withdrawn
+from specwatch.watching.proposing import AGAIN, FIRST_PAUSE, LONGEST_PAUSE, TIMES_AGAIN, Proposer, proposed_fix, trusted
 
 
 def quiet(level: str, event: str, **fields: object) -> None:

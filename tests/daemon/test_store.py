@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specwatch.store import Fact, Reached, Recovered, Seen, Store, Withdrawn
+from specwatch.storage.store import Fact, Reached, Recovered, Seen, Store, Withdrawn
 
 DAY = 86400.0
 

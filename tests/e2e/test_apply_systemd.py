@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from boxes import PATH, ROOT, STANDIN, SystemdBox, mounts, write_launchers
 
-from specwatch.proposals import Proposal, dumps, occurrence_of
+from specwatch.acting.proposals import Proposal, dumps, occurrence_of
 
 UNITS = ("specwatch.service", "specwatch-apply.service", "specwatch-apply.path")
 MODELS = "/opt/checkout/tests/data/oracle/models"

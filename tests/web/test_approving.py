@@ -13,11 +13,11 @@ import pytest
 from test_pages import JSON, ask
 from webbox import FINDING, NOW, House, lived_in
 
-from specwatch import approval
+from specwatch.acting import approval
+from specwatch.acting.proposals import Inbox, Proposal, dumps, leave, loads
 from specwatch.errors import ConfigError
-from specwatch.proposals import Inbox, Proposal, dumps, leave, loads
 from specwatch.settings import Web
-from specwatch.store import Recovered
+from specwatch.storage.store import Recovered
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PATH = f"/findings/llama/{FINDING}/approve"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from specwatch.excerpt import AFTER, BEFORE, LONGEST, MOST, excerpt
-from specwatch.live import Live, Told
 from specwatch.log.incidents import Known
 from specwatch.rulebook.book import load_directories
 from specwatch.sources.once import Raw
+from specwatch.watching.excerpt import AFTER, BEFORE, LONGEST, MOST, excerpt
+from specwatch.watching.live import Live, Told
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "logs"
 

@@ -11,8 +11,8 @@ import pytest
 from webbox import EXAMPLES, FINDING, NOW, House, daemon, get, lived_in, seen, until
 
 from specwatch.errors import ConfigError
-from specwatch.history import History, opened
-from specwatch.store import DAY, Turned
+from specwatch.storage.history import History, opened
+from specwatch.storage.store import DAY, Turned
 
 SHORT, LONG, OTHER = '{"lines": []}', '{"lines": ["before"]}', '{"l": 2}'
 

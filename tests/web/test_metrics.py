@@ -16,7 +16,7 @@ from webbox import EXAMPLES, House, daemon, get, lived_in, seen, until
 
 from specwatch.metrics import Metrics
 from specwatch.sources.once import LINE_CAP, Raw
-from specwatch.tally import Tally
+from specwatch.watching.tally import Tally
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -101,7 +101,7 @@ def expressions() -> Iterator[str]:
 
 
 def test_the_dashboard_and_the_rules_name_metrics_that_there_are(tmp_path: Path) -> None:
-    from specwatch.actions import Actions
+    from specwatch.storage.actions import Actions
 
     house = lived_in(tmp_path)
     house.commit(seen("llama", "aaaaaaaaaaaa", severity="degraded"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specwatch.history import Moment
+from specwatch.storage.history import Moment
 from specwatch.web.runs import HOUR, runs
 
 NOW = 1_000_000.0

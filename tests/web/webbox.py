@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 
 from specwatch.config import Server, Settings, State, Web
 from specwatch.metrics import Metrics
-from specwatch.store import Fact, Recovered, Seen, Store, Turned
-from specwatch.tally import Tally
+from specwatch.storage.store import Fact, Recovered, Seen, Store, Turned
+from specwatch.watching.tally import Tally
 from specwatch.web.app import Take, application
 from specwatch.web.site import Site
 

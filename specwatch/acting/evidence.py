@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from specwatch import __version__
+from specwatch.acting.neighbourhood import Neighbourhood
 from specwatch.acting.revalidating import Firing
-from specwatch.audit import sync_folder
 from specwatch.domain import Launch
 from specwatch.errors import ApplyError, LaunchError
 from specwatch.launch.command import parse
-from specwatch.neighbourhood import Neighbourhood
 from specwatch.plainfile import opened
 from specwatch.report import redact
 from specwatch.runtime.base import State
 from specwatch.runtime.running import Run, well
 from specwatch.settings import Server
+from specwatch.storage.audit import sync_folder
 
 LARGEST = 256 * 1024
 """Bytes that one file may have; of a longer one the end is kept."""

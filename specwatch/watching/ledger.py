@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
-from specwatch.casework import Say
-from specwatch.store import DAY, Fact, Reached, Seen, Store
-from specwatch.watching import Watched
+from specwatch.storage.store import DAY, Fact, Reached, Seen, Store
+from specwatch.watching.casework import Say
+from specwatch.watching.watched import Watched
 
 COMMIT_EVERY = 1.0
 """Seconds between commits of mere positions; facts are committed at once."""

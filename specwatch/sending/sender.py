@@ -1,6 +1,6 @@
 """Sends what the outbox holds, in a thread of its own with a connection of its own: the watcher never waits for it.
 
-One line for each receiver (`specwatch.delivery`), so that one which hangs delays no other. A message is ticked off once
+One line for each receiver (`sending.delivery`), so that one which hangs delays no other. A message is ticked off once
 the receiver has acknowledged it: at least once, never less. What could not be delivered is tried again after 1 s, 2 s,
 4 s … 15 min (with jitter, or when the receiver says), what was refused for good is dead.
 """
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from specwatch.alerts import otel, transport
 from specwatch.alerts.gateway import Route, routes
 from specwatch.config import secret
-from specwatch.delivery import STORE_RETRY, Line, Office
 from specwatch.errors import ConfigError
-from specwatch.outbox import Outbox
+from specwatch.sending.delivery import STORE_RETRY, Line, Office
 from specwatch.settings import Alert, Settings
+from specwatch.storage.outbox import Outbox
 
 if TYPE_CHECKING:
-    from specwatch.casework import Say
+    from specwatch.watching.casework import Say
 
 SET_BACK = 1.0
 """Seconds that the clock may go back unnoticed."""

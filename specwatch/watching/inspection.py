@@ -126,10 +126,10 @@ class Child:
     """One running inspection."""
 
     def __init__(self, ask: Ask, limits: Limits, now: float, program: Sequence[str] = ()) -> None:
-        package = str(Path(__file__).resolve().parents[1])
+        package = str(Path(__file__).resolve().parents[2])
         environ = {name: os.environ[name] for name in _PASSED if name in os.environ}
         command = [
-            *(program or (sys.executable, "-P", "-m", "specwatch.inspection")),
+            *(program or (sys.executable, "-P", "-m", "specwatch.watching.inspection")),
             str(limits.memory),
             str(limits.time),
         ]
@@ -276,6 +276,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     # the classes must be those of the imported module, which the parent's pickle names
-    from specwatch import inspection
+    from specwatch.watching import inspection
 
     inspection.main()

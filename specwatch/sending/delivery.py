@@ -16,13 +16,13 @@ from specwatch.alerts.base import Fate, Outcome
 from specwatch.alerts.gateway import Route, request
 from specwatch.config import secret
 from specwatch.errors import SpecwatchError
-from specwatch.outbox import SILENCED, Forward, Notice, Outbox, too_old
 from specwatch.settings import Alert, Settings, Silence
+from specwatch.storage.outbox import SILENCED, Forward, Notice, Outbox, too_old
 
 if TYPE_CHECKING:
     import httpx
 
-    from specwatch.casework import Say
+    from specwatch.watching.casework import Say
 
 FIRST_RETRY, LAST_RETRY = 1.0, 900.0
 STORE_RETRY = 5.0

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from specwatch.owing import Receiver
 from specwatch.report import redact
 from specwatch.settings import Settings
-from specwatch.store import Store
+from specwatch.storage.owing import Receiver
+from specwatch.storage.store import Store
 
 if TYPE_CHECKING:
-    from specwatch.casework import Say
-    from specwatch.sender import Sender
+    from specwatch.sending.sender import Sender
+    from specwatch.watching.casework import Say
 
 LAST_WORDS = 10.0
 """Seconds for which a run that ends by itself (`--once`) goes on sending what is due."""
@@ -54,7 +54,7 @@ class Alerting:
             return
         from specwatch.alerts.gateway import routes
         from specwatch.alerts.kinds import receivers
-        from specwatch.sender import Sender, check
+        from specwatch.sending.sender import Sender, check
 
         for text in check(settings):
             self._say("error", "receiver_troubled", because=text, says="it is told once that is put right")

@@ -10,16 +10,16 @@ from typing import cast
 
 from specwatch.config import Server
 from specwatch.domain import Finding, Severity, Status, Verdict
-from specwatch.excerpt import excerpt
 from specwatch.health import Probe, Pulse
-from specwatch.inspection import Document
-from specwatch.live import Change, Live, Told
 from specwatch.log.incidents import Known
 from specwatch.report import redact
 from specwatch.report.as_json import finding_object
 from specwatch.sources.base import Source
 from specwatch.sources.once import Raw
-from specwatch.store import Seen
+from specwatch.storage.store import Seen
+from specwatch.watching.excerpt import excerpt
+from specwatch.watching.inspection import Document
+from specwatch.watching.live import Change, Live, Told
 
 
 @dataclass(slots=True, eq=False)

@@ -116,7 +116,7 @@ class History:
         return _row(found) if found else None
 
     def excerpt(self, server: str, fingerprint: str) -> dict[str, object] | None:
-        """The log around its root line, as `specwatch.excerpt` made it; None where none was kept."""
+        """The log around its root line, as `watching.excerpt` made it; None where none was kept."""
         found = self._db.execute(
             "SELECT body FROM excerpt WHERE server = ? AND fingerprint = ?", (server, fingerprint)
         ).fetchone()

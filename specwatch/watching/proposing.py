@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from specwatch import __version__
-from specwatch.casework import Say
+from specwatch.acting.proposals import Proposal, leave, occurrence_of
 from specwatch.domain import Applicability
-from specwatch.proposals import Proposal, leave, occurrence_of
 from specwatch.settings import Policy, Server, Settings
-from specwatch.store import Fact, Recovered, Seen, Withdrawn
+from specwatch.storage.store import Fact, Recovered, Seen, Withdrawn
+from specwatch.watching.casework import Say
 
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 900.0

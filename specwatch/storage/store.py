@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from specwatch import owing
 from specwatch.errors import ConfigError
+from specwatch.storage import owing
 
 DAY = 86400.0
 
@@ -73,7 +73,7 @@ class Seen:
     state: str = "firing"
     because: str = ""
     excerpt: str = ""
-    """The log around the root line as JSON (`specwatch.excerpt`), kept beside the finding; empty: as it was."""
+    """The log around the root line as JSON (`watching.excerpt`), kept beside the finding; empty: as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

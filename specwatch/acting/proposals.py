@@ -47,7 +47,7 @@ class Proposal:
     """`finding` is a fingerprint, `fix` a fix's id, `created` seconds since 1970.
 
     `occurrence` stands for the one crash that it answers: a second proposal of the same is a replay. `approval` is a
-    person's (`specwatch.approval`), empty where nobody was asked; then `occurrence` stands for the approval.
+    person's (`acting.approval`), empty where nobody was asked; then `occurrence` stands for the approval.
     """
 
     server: str

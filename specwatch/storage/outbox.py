@@ -1,7 +1,7 @@
 """What is still to be sent, read and ticked off by whoever sends it, over a connection of its own.
 
 Two kinds of post. A `Notice` is a finding of which a receiver has heard something else than what is so (see
-`specwatch.owing`); it holds no text: what is sent is what the store knows when it is sent. A `Forward` is the body of
+`storage.owing`); it holds no text: what is sent is what the store knows when it is sent. A `Forward` is the body of
 somebody else's alert that was accepted for a receiver, and is kept until the receiver has taken it.
 
 Post whose receiver refuses it for good, or that could not be delivered for a day, is dead: kept, shown, not sent.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from specwatch.store import DAY, KEPT, Kept, kept
+from specwatch.storage.store import DAY, KEPT, Kept, kept
 
 MOST_FORWARDS = 10_000
 """Forwards that may wait for one receiver; more are not accepted, and whoever sends them tries again."""
@@ -35,7 +35,7 @@ _FINDING = ", ".join(f"f.{name.strip()}" for name in KEPT.split(","))
 class Notice:
     """A finding that one receiver has to be told of.
 
-    `wanted` and `heard` as in `specwatch.owing`; `began` is when it began to fire, `since` since when this is owed.
+    `wanted` and `heard` as in `storage.owing`; `began` is when it began to fire, `since` since when this is owed.
     """
 
     receiver: str
@@ -89,7 +89,7 @@ class Row:
 class Outbox:
     """One connection to the post of a store. Every method that writes may raise sqlite3.Error.
 
-    A store that is not there is never made: that is for `specwatch.store`. Raises sqlite3.Error then.
+    A store that is not there is never made: that is for `storage.store`. Raises sqlite3.Error then.
     """
 
     def __init__(self, store: Path, *, timeout: float = 5.0, read_only: bool = False) -> None:

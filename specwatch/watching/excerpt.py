@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Sequence
 
 from specwatch.domain import Incident, LogLine
-from specwatch.live import shortened
 from specwatch.log import echoes, traceback
 from specwatch.log.framing import Framer
 from specwatch.report import redact
 from specwatch.sources.once import Raw
+from specwatch.watching.live import shortened
 
 BEFORE = 40
 AFTER = 20

@@ -2,7 +2,7 @@
 
     actions.db      every action with the state it is in, breakers, resets, proposals taken; journal mode DELETE, so
                     that others may read it without writing beside it
-    audit.jsonl     the hash chain (`specwatch.audit`)
+    audit.jsonl     the hash chain (`storage.audit`)
     ACTION/kept/    the files as they were, byte for byte: of root only, they may hold keys
     ACTION/evidence/  what was seen before anything was changed, secrets taken out
     locks/          one file a server, locked while it is being changed
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from specwatch import audit
 from specwatch.domain import Value
 from specwatch.errors import ApplyError
+from specwatch.storage import audit
 
 FINAL = frozenset({"applied", "rolled_back", "failed"})
 """The states in which nothing is left to do."""

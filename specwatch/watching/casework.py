@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from specwatch.config import Watch
-from specwatch.inspection import Ask, Child, Document, Limits, Memory, without_models
-from specwatch.live import Told, located
 from specwatch.rulebook.book import Rulebook
-from specwatch.watching import Watched
+from specwatch.watching.inspection import Ask, Child, Document, Limits, Memory, without_models
+from specwatch.watching.live import Told, located
+from specwatch.watching.watched import Watched
 
 DEADLINE = 1.7
 """Seconds after the last line of an incident at which it is said, whether the model files have been read or not."""

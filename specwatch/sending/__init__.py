@@ -1,0 +1,1 @@
+"""Sends what receivers are owed, in a thread of its own."""

@@ -1,0 +1,1 @@
+"""What is remembered: SQLite files, and the audit log beside them."""

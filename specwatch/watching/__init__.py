@@ -1,0 +1,1 @@
+"""Live logs to findings: what the daemon keeps of each stream and server."""
