@@ -1,4 +1,4 @@
-"""Searches the second half of a very large log in a second process, so that two cores work on it.
+"""Searches the later two thirds of a very large log in a second process, so that two cores work on it.
 
 The helper reads the same chunks by the same code, and sends for each where its lines lie that are to be looked at and
 how many lines it has. It knows nothing of the log's state and decides nothing: a chunk for which nothing fits (it died,
@@ -36,15 +36,15 @@ class Scan(NamedTuple):
 
 
 class Helper:
-    """The search of one log from its middle on, chunk by chunk, in the order of the log."""
+    """The search of one log from a place on, chunk by chunk, in the order of the log."""
 
-    def __init__(self, answers: BinaryIO, middle: int) -> None:
+    def __init__(self, answers: BinaryIO, first: int) -> None:
         self._answers: BinaryIO | None = answers
-        self._middle = middle
+        self._first = first
 
     def scan(self, chunk: Chunk) -> Scan | None:
-        """The answer for a chunk; None before the middle, and where none fits."""
-        if self._answers is None or chunk.offset + chunk.end <= self._middle:
+        """The answer for a chunk; None before its part, and where none fits."""
+        if self._answers is None or chunk.offset + chunk.end <= self._first:
             return None
         head = self._answers.read(_HEAD.size)
         if len(head) == _HEAD.size:
@@ -62,8 +62,8 @@ class Helper:
 @contextmanager
 def helper(path: str, search: Callable[[], Engine]) -> Iterator[Helper | None]:
     """A helper for a log, None where it would not pay or processes cannot be forked."""
-    middle = _middle(path)
-    if not middle:
+    first = _first(path)
+    if not first:
         yield None
         return
     reading, writing = os.pipe()
@@ -72,17 +72,17 @@ def helper(path: str, search: Callable[[], Engine]) -> Iterator[Helper | None]:
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _work(path, middle, writing, search)
+        _work(path, first, writing, search)
     os.close(writing)
     with os.fdopen(reading, "rb", buffering=1 << 16) as answers:
         try:
-            yield Helper(answers, middle)
+            yield Helper(answers, first)
         finally:
             answers.close()  # before the wait: a child that still writes ends by it
             os.waitpid(child, 0)
 
 
-def _middle(path: str) -> int:
+def _first(path: str) -> int:
     """Where the helper begins, a whole number of blocks; 0 where it would not pay."""
     if sys.platform != "linux" or path == "-" or len(os.sched_getaffinity(0)) < 2:
         return 0
@@ -90,7 +90,8 @@ def _middle(path: str) -> int:
         size = os.path.getsize(path) if os.path.isfile(path) else 0  # noqa: PTH113, PTH202
     except OSError:
         return 0
-    return size // BLOCK // 2 * BLOCK if size >= FEWEST else 0
+    # who asks has the state of the log to keep in all of it, and so searches the smaller part
+    return size // BLOCK // 3 * BLOCK if size >= FEWEST else 0
 
 
 def _widen(writing: int) -> None:
@@ -99,12 +100,12 @@ def _widen(writing: int) -> None:
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
-def _work(path: str, middle: int, writing: int, search: Callable[[], Engine]) -> None:
+def _work(path: str, first: int, writing: int, search: Callable[[], Engine]) -> None:
     """The child: answers until the end, and leaves without running anything of the parent's."""
     try:
         engine = search()
         with os.fdopen(writing, "wb", buffering=1 << 16) as sink:
-            for chunk in later_chunks(path, middle):
+            for chunk in later_chunks(path, first):
                 found = [array("I", places) for places in engine.scan(memoryview(chunk.data)[: chunk.end])]
                 lines = chunk.lines(1, chunk.end)
                 sink.write(_HEAD.pack(chunk.offset, chunk.end, lines, len(found[0]), len(found[1])))

@@ -3,8 +3,8 @@
 Every such line holds one of `FIXED`, or one of the anchors that the rule book chose for its messages
 (`rulebook/anchors.py`). Where they stand in a line does not matter here: whoever asked looks at the whole line.
 
-Where the anchors are too many for that, or no engine for them is installed, lines that are not routine are searched for
-instead (`routine.py`): slower, but at a cost that does not grow with the number of rules.
+Where a rule book needs too many anchors, or no engine for them is installed, lines that are not routine are searched
+for instead (`routine.py`): slower, but at a cost that does not grow with the number of rules.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ FIXED = (
 _UNACCEPTED = "n: 1.00"
 """Of `accept len: 1.00`; the rest of it stands in every batch line."""
 _AT_ONCE = 64
-"""Texts that are found at once with vector instructions; for more of them every byte is looked up."""
+"""Texts that aho-corasick finds at once with vector instructions (for more it looks every byte up), and from which on
+Hyperscan takes its faster way."""
 
 
 class Engine(Protocol):
@@ -110,7 +111,7 @@ class Literals:
         # Any: its stubs know bytes only, the engine takes every buffer
         self._database: Any = hyperscan.Database()
         expressions = [_UNACCEPTED.encode(), *words]
-        # from some fifty texts on it takes a faster way
+        # fewer texts are filled up with some that no log holds
         expressions += [b"\1\2specwatch %d\3" % number for number in range(_AT_ONCE - len(expressions))]
         ids = [int(number > 0) for number in range(len(expressions))]
         try:
@@ -146,9 +147,7 @@ def engine(anchors: Sequence[str] = ()) -> Engine:
     texts = words(anchors)
     ways: list[tuple[str, Callable[[], Engine]]] = [("hyperscan", Hyperscan)]
     if anchors:
-        aho, literals = partial(Aho, texts), partial(Literals, texts)
-        few = len(texts) < _AT_ONCE
-        ways = [("aho-corasick", aho), ("hyperscan", literals)] if few else [*ways, ("aho-corasick", aho)]
+        ways = [("hyperscan", partial(Literals, texts)), ("aho-corasick", partial(Aho, texts))]
     for name, way in ways:
         if wanted in ("", name):
             try:
