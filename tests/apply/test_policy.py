@@ -190,7 +190,8 @@ def lesser(situation: Situation, fix: Fix) -> list[tuple[Situation, Fix]]:
     return [
         (replace(situation, mode=mode), fix),
         (replace(situation, rule_status="experimental"), fix),
-        (replace(situation, verdict=Status.UNKNOWN), fix),
+        # what the model files deny, or find sound, is trusted less than what they cannot tell
+        (replace(situation, verdict=Status.UNKNOWN if situation.verdict is Status.BROKEN else situation.verdict), fix),
         (replace(situation, verdict=Status.REFUTED), fix),
         (replace(situation, down=Down.UNKNOWN), fix),
         (replace(situation, down=Down.NO), fix),
