@@ -11,7 +11,8 @@ from specwatch.commands.common import say
 from specwatch.commands.contract import Exit
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
-from specwatch.storage.history import MOST, History, Row, opened
+from specwatch.storage.history import MOST, History, opened
+from specwatch.storage.store import Kept
 
 
 def write(name: str, target: str, config: Path | None, state: Path | None) -> Exit:
@@ -43,9 +44,9 @@ def write(name: str, target: str, config: Path | None, state: Path | None) -> Ex
     return Exit.CLEAN
 
 
-def _one(history: History, name: str) -> Row:
+def _one(history: History, name: str) -> Kept:
     server, _, finding = name.rpartition("/")
-    found: list[Row] = []
+    found: list[Kept] = []
     for offset in range(0, 100_000, MOST):
         rows = history.findings(server=server, limit=MOST, offset=offset)
         found += [row for row in rows if finding and row.fingerprint.startswith(finding)]

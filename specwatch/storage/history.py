@@ -16,34 +16,10 @@ from typing import cast
 from urllib.parse import quote
 
 from specwatch.errors import ConfigError
+from specwatch.storage.store import KEPT, Kept, kept
 
 MOST = 500
 """Rows that one question gives at most."""
-_COLUMNS = (
-    "server, fingerprint, document, severity, state, because, occurrences, first_seen, last_seen, changed, looping,"
-    " began"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One finding of one server with its history.
-
-    `changed` is when it was last written, `began` when it began to fire, the last time that it began.
-    """
-
-    server: str
-    fingerprint: str
-    document: dict[str, object]
-    severity: str
-    state: str
-    because: str
-    occurrences: int
-    first_seen: float
-    last_seen: float
-    changed: float
-    looping: bool
-    began: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +65,31 @@ class History:
         """Give the file free."""
         self._db.close()
 
-    def findings(self, *, server: str = "", state: str = "", limit: int = 100, offset: int = 0) -> list[Row]:
+    def findings(self, *, server: str = "", state: str = "", limit: int = 100, offset: int = 0) -> list[Kept]:
         """Findings, the one that was seen last first; `server` and `state` narrow them down."""
         rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM finding WHERE (?1 = '' OR server = ?1) AND (?2 = '' OR state = ?2)"  # noqa: S608
+            f"SELECT {KEPT} FROM finding WHERE (?1 = '' OR server = ?1) AND (?2 = '' OR state = ?2)"  # noqa: S608
             " ORDER BY last_seen DESC, server, fingerprint LIMIT ?3 OFFSET ?4",
             (server, state, max(0, min(limit, MOST)), max(0, offset)),
         )
-        return [_row(row) for row in rows]
+        return [kept(row) for row in rows]
 
-    def over(self, limit: int) -> list[Row]:
+    def over(self, limit: int) -> list[Kept]:
         """What does not fire any more, the one that was seen last first."""
         rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM finding WHERE state != 'firing'"  # noqa: S608
+            f"SELECT {KEPT} FROM finding WHERE state != 'firing'"  # noqa: S608
             " ORDER BY last_seen DESC, server, fingerprint LIMIT ?",
             (max(0, min(limit, MOST)),),
         )
-        return [_row(row) for row in rows]
+        return [kept(row) for row in rows]
 
-    def finding(self, server: str, fingerprint: str) -> Row | None:
+    def finding(self, server: str, fingerprint: str) -> Kept | None:
         """One finding."""
         found = self._db.execute(
-            f"SELECT {_COLUMNS} FROM finding WHERE server = ? AND fingerprint = ?",  # noqa: S608
+            f"SELECT {KEPT} FROM finding WHERE server = ? AND fingerprint = ?",  # noqa: S608
             (server, fingerprint),
         ).fetchone()
-        return _row(found) if found else None
+        return kept(found) if found else None
 
     def excerpt(self, server: str, fingerprint: str) -> dict[str, object] | None:
         """The log around its root line, as `watching.excerpt` made it; None where none was kept."""
@@ -182,21 +158,3 @@ def opened(directory: Path) -> Iterator[History]:
         yield history
     finally:
         history.close()
-
-
-def _row(row: tuple[object, ...]) -> Row:
-    server, fingerprint, document, severity, state, because, times, first, last, changed, looping, began = row
-    return Row(
-        server=str(server),
-        fingerprint=str(fingerprint),
-        document=cast("dict[str, object]", json.loads(str(document))),
-        severity=str(severity),
-        state=str(state),
-        because=str(because),
-        occurrences=cast("int", times),
-        first_seen=cast("float", first),
-        last_seen=cast("float", last),
-        changed=cast("float", changed),
-        looping=bool(looping),
-        began=cast("float", began),
-    )

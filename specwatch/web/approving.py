@@ -14,7 +14,8 @@ from specwatch import __version__
 from specwatch.acting import approval
 from specwatch.acting.proposals import Proposal, leave, occurrence_of
 from specwatch.errors import ConfigError, SpecwatchError
-from specwatch.storage.history import Row, opened
+from specwatch.storage.history import opened
+from specwatch.storage.store import Kept
 from specwatch.web import pages, views
 from specwatch.web.site import Site
 
@@ -39,7 +40,7 @@ class Approving:
         self._wrong: deque[float] = deque()
         self._lock = threading.Lock()
 
-    def barred(self, row: Row) -> str:
+    def barred(self, row: Kept) -> str:
         """Why nothing can be approved for a finding, empty where something can."""
         settings = self._site.settings()
         if not settings.web.token_file:
@@ -53,7 +54,7 @@ class Approving:
             return "None of its fixes can be applied by a program."
         return ""
 
-    def fixes(self, row: Row) -> list[views.FixView]:
+    def fixes(self, row: Kept) -> list[views.FixView]:
         """The fixes that a program could apply: complete, and checked again."""
         found = views.finding_view(row).fixes
         return [fix for fix in found if fix.rechecked and (fix.gone or fix.come) and fix.applicability != "manual"]
@@ -111,6 +112,6 @@ class Approving:
                 self._wrong.append(now)
                 raise RefusedError(401, "That is not the token.")
 
-    def _row(self, server: str, finding: str) -> Row | None:
+    def _row(self, server: str, finding: str) -> Kept | None:
         with opened(self._site.state) as history:
             return history.finding(server, finding)

@@ -18,7 +18,8 @@ from markupsafe import Markup
 
 from specwatch import __version__
 from specwatch.report.text import inert
-from specwatch.storage.history import Moment, Row
+from specwatch.storage.history import Moment
+from specwatch.storage.store import Kept
 from specwatch.web import views
 from specwatch.web.deeds import Attempt
 from specwatch.web.runs import WORDS, runs
@@ -42,7 +43,7 @@ def page(name: str, values: Mapping[str, object], now: float, inline: Inline | N
 
 
 def finding_values(
-    row: Row, excerpt: dict[str, object] | None, moments: list[Moment], tried: list[Attempt], now: float
+    row: Kept, excerpt: dict[str, object] | None, moments: list[Moment], tried: list[Attempt], now: float
 ) -> dict[str, object]:
     """What the page of a finding shows."""
     return {
@@ -57,7 +58,7 @@ def finding_values(
 
 
 def one_file(
-    row: Row, excerpt: dict[str, object] | None, moments: list[Moment], tried: list[Attempt], now: float
+    row: Kept, excerpt: dict[str, object] | None, moments: list[Moment], tried: list[Attempt], now: float
 ) -> str:
     """The page of a finding as one file that needs nothing else, neither script nor network."""
     return page("finding.html", finding_values(row, excerpt, moments, tried, now), now, _inline())

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from specwatch.errors import SpecwatchError
 from specwatch.settings import Settings
-from specwatch.storage.history import History, Moment, Row, opened
+from specwatch.storage.history import History, Moment, opened
+from specwatch.storage.store import Kept
 from specwatch.watching.tally import Tally
 from specwatch.web import deeds, pages, views
 from specwatch.web.runs import WORDS, runs
@@ -188,7 +189,7 @@ class Site:
         }
 
 
-def finding_object(row: Row) -> Json:
+def finding_object(row: Kept) -> Json:
     """A finding as in `diagnose --format json`, with its server and history."""
     return {
         **row.document,

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from specwatch.storage.history import Row, Standing
+from specwatch.storage.history import Standing
+from specwatch.storage.store import Kept
 
 Document = dict[str, object]
 QUIET_BEFORE = 8
@@ -58,7 +59,7 @@ class Fold:
 class FindingView:
     """A finding as a page shows it."""
 
-    row: Row
+    row: Kept
     name: str
     title: str
     says: str
@@ -118,7 +119,7 @@ class ServerView:
         }[self.state]
 
 
-def finding_view(row: Row) -> FindingView:
+def finding_view(row: Kept) -> FindingView:
     """A row of the store to be shown."""
     document = row.document
     root, verdict, launch = (_table(document, key) for key in ("root", "verdict", "launch"))

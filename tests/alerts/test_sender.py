@@ -226,6 +226,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(works: Works) -> None:
     until(lambda: len(alerts.got) >= 2, "Alertmanager is told again, or it takes the alert for resolved")
     works.commit(seen("2", "f2"))
     until(lambda: works.box.depth() == {})
+    assert works.events("notification_buried") == []
 
 
 def test_a_redirect_is_not_followed(works: Works) -> None:
@@ -323,6 +324,7 @@ def test_a_sender_that_fails_begins_anew(tmp_path: Path) -> None:
     store.commit([seen("1")], clock.at - GATHER)
     sender.configure(settings)  # wakes it
     until(lambda: post.got)
+    assert said[0] == "sender_failed"
     sender.stop()
     post.close()
 
