@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 
 from specwatch.alerts.base import Request
-from specwatch.alerts.saying import Message, annotations_of, cause, cause_name, iso, rule, title
+from specwatch.alerts.saying import Message, annotations_of, cause, cause_name, rule, title
+from specwatch.report.times import iso
 from specwatch.settings import Alert
 
 REFRESH = 60.0

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 
 from specwatch.alerts.base import Request
-from specwatch.alerts.saying import Message, fields, iso, rule, title
+from specwatch.alerts.saying import Message, fields, rule, title
+from specwatch.report.times import iso
 from specwatch.settings import Alert
 
 URL = "https://events.pagerduty.com/v2/enqueue"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import cast
 
 from specwatch.report.text import clean, inert
+from specwatch.report.times import iso
 from specwatch.settings import Web
 from specwatch.storage.store import Kept
 
@@ -170,11 +170,6 @@ def short(text: str, most: int = LONGEST) -> str:
     """A text without secrets, control characters and mentions of people, cut to `most` characters."""
     text = _MENTION.sub(lambda found: f"{found[0]} ", clean(text))
     return text if len(text) <= most else text[: most - 2] + " …"
-
-
-def iso(at: float) -> str:
-    """A time as RFC 3339, UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _text(one: Kept, name: str) -> str:

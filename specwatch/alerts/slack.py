@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from specwatch.alerts.base import Request
-from specwatch.alerts.saying import Message, cause, evidence, fix, iso, rule, status, title
+from specwatch.alerts.saying import Message, cause, evidence, fix, rule, status, title
+from specwatch.report.times import iso
 from specwatch.settings import Alert
 
 MOST = 10

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from specwatch import __version__
 from specwatch.alerts.base import Request
-from specwatch.alerts.saying import Message, fields, iso
+from specwatch.alerts.saying import Message, fields
+from specwatch.report.times import iso
 from specwatch.settings import Alert
 
 

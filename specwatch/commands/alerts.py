@@ -9,13 +9,13 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from specwatch.commands.contract import Exit, Format
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
 from specwatch.report.text import clean
+from specwatch.report.times import iso
 from specwatch.storage.outbox import Outbox, Row
 
 
@@ -65,9 +65,9 @@ def _outbox(config: Path | None, state: Path | None) -> Outbox:
 def _lines(rows: Sequence[Row]) -> list[str]:
     out = []
     for row in rows:
-        when = "given up" if row.dead else f"next try {_iso(row.due)}"
+        when = "given up" if row.dead else f"next try {iso(row.due)}"
         tries = f", {row.attempts} attempt{'s' if row.attempts != 1 else ''}" if row.attempts else ""
-        out.append(f"{row.receiver}  {row.what}  {row.state}: {when} (since {_iso(row.since)}{tries})")
+        out.append(f"{row.receiver}  {row.what}  {row.state}: {when} (since {iso(row.since)}{tries})")
         if row.error:
             out.append(f"    {clean(row.error)}")
     if any(row.dead for row in rows):
@@ -76,8 +76,4 @@ def _lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _json(row: Row) -> dict[str, object]:
-    return {**asdict(row), "since": _iso(row.since), "due": _iso(row.due)}
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    return {**asdict(row), "since": iso(row.since), "due": iso(row.due)}

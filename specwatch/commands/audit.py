@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +13,7 @@ from specwatch.commands.contract import Exit, Format
 from specwatch.config import DEFAULT_FILE, load
 from specwatch.errors import ApplyError, SourceError
 from specwatch.report.text import clean
+from specwatch.report.times import iso
 from specwatch.settings import Settings
 from specwatch.storage import audit
 from specwatch.storage.actions import Actions
@@ -68,7 +68,7 @@ def _line(entry: Mapping[str, object]) -> str:
     actor, body = (_object(entry.get(name)) for name in ("actor", "body"))
     when = "?"
     with suppress(TypeError, ValueError, OverflowError, OSError):  # `verify` is what says that it was tampered with
-        when = datetime.fromtimestamp(cast("float", entry.get("at")), UTC).isoformat(timespec="seconds")
+        when = iso(cast("float", entry.get("at")))
     who = str(actor.get("sudo_user") or actor.get("user") or "?")
     action = f" {entry['action']}" if entry.get("action") else ""
     told = [f"{name}={body[name]}" for name in ("fix", "fingerprint", "finding", "asked_by") if body.get(name)]

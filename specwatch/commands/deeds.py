@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from specwatch.errors import ApplyError
+from specwatch.report.times import iso
 from specwatch.settings import Settings
 from specwatch.storage.actions import Action, Actions
 
@@ -43,7 +43,7 @@ class Deeds:
         for one in self.of(server):
             own = "this finding" if one.fingerprint == finding else f"finding {one.fingerprint}"
             what = f"{one.fix} for {own}" if one.kind == "apply" else f"put back what {one.details.get('of')} replaced"
-            yield f"  {_iso(one.began)} action {one.id}: {what}, asked for by a {one.asked_by}"
+            yield f"  {iso(one.began)} action {one.id}: {what}, asked for by a {one.asked_by}"
             word = WORDS.get(one.state, f"not finished (at {one.state})")
             if one.kind == "rollback":
                 word = "done" if one.state == "applied" else word
@@ -63,10 +63,6 @@ def action_object(one: Action) -> dict[str, object]:
     return {
         "id": one.id, "kind": one.kind, "server": one.server, "finding": one.fingerprint, "fix": one.fix,
         "target": one.target, "asked_by": one.asked_by, "state": one.state, "because": one.because,
-        "began": _iso(one.began), "changed": _iso(one.changed), "took": round(one.changed - one.began, 1),
+        "began": iso(one.began), "changed": iso(one.changed), "took": round(one.changed - one.began, 1),
         "resumes": one.resumes, "details": dict(one.details),
     }  # fmt: skip
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +13,7 @@ from specwatch.commands.contract import Exit, Format
 from specwatch.commands.deeds import Deeds, action_object
 from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
+from specwatch.report.times import iso
 from specwatch.storage.store import Kept, Store
 
 
@@ -44,14 +44,10 @@ def document(one: Kept) -> dict[str, object]:
         "state": one.state,
         "state_because": one.because,
         "occurrences": one.occurrences,
-        "first_seen": _iso(one.first_seen),
-        "last_seen": _iso(one.last_seen),
+        "first_seen": iso(one.first_seen),
+        "last_seen": iso(one.last_seen),
         "crash_loop": one.looping,
     }
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def list_findings(kind: Format, config: Path | None, state: Path | None, show_all: bool) -> Exit:
@@ -66,7 +62,7 @@ def list_findings(kind: Format, config: Path | None, state: Path | None, show_al
             times = f"{one.occurrences} times, " if one.occurrences != 1 else ""
             name = str(one.document.get("rule") or one.document.get("cause") or "unknown crash")
             print(f"{one.fingerprint}  {one.state:10} {one.severity:8} {one.server}  {name}")
-            print(f"              {times}last {_iso(one.last_seen)}{loop}: {_plain(str(one.document.get('says', '')))}")
+            print(f"              {times}last {iso(one.last_seen)}{loop}: {_plain(str(one.document.get('says', '')))}")
     return Exit.FINDINGS if any(one.state == "firing" for one in found) else Exit.CLEAN
 
 

@@ -16,6 +16,7 @@ from specwatch.alerts.base import Fate, Outcome
 from specwatch.alerts.gateway import Route, request
 from specwatch.config import secret
 from specwatch.errors import SpecwatchError
+from specwatch.report.times import iso
 from specwatch.settings import Alert, Settings, Silence
 from specwatch.storage.outbox import SILENCED, Forward, Notice, Outbox, too_old
 
@@ -138,7 +139,7 @@ class Line:
 
     def _hush(self, one: Notice, window: Silence | None, now: float) -> None:
         until, because = (window.until, window.because) if window else (now, "")
-        why = f"{SILENCED}{saying.iso(until)}{f': {because}' if because else ''}"
+        why = f"{SILENCED}{iso(until)}{f': {because}' if because else ''}"
         self._record(lambda: self._outbox.put_off([one], min(until, now + SILENCE_LOOK), why))
         finding = one.finding
         self._office.say(

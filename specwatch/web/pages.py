@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from specwatch import __version__
 from specwatch.report.text import inert
+from specwatch.report.times import iso
 from specwatch.storage.history import Moment
 from specwatch.storage.store import Kept
 from specwatch.web import views
@@ -92,7 +93,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.globals.update(iso=views.iso, clock=views.clock, ago=views.ago, lasting=views.lasting)
+    environment.globals.update(iso=iso, clock=views.clock, ago=views.ago, lasting=views.lasting)
     environment.globals.update(moment=views.moment, words_of=views.words_of)
     return environment
 

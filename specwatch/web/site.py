@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from specwatch.commands.findings import document
 from specwatch.errors import SpecwatchError
+from specwatch.report.times import iso
 from specwatch.settings import Settings
 from specwatch.storage.history import History, Moment, opened
 from specwatch.storage.store import Kept
@@ -192,17 +194,10 @@ class Site:
 def finding_object(row: Kept) -> Json:
     """A finding as in `diagnose --format json`, with its server and history."""
     return {
-        **row.document,
+        **document(row),
         "id": row.fingerprint,
-        "server": row.server,
         "severity": row.severity,
-        "state": row.state,
-        "state_because": row.because,
-        "occurrences": row.occurrences,
-        "first_seen": views.iso(row.first_seen),
-        "last_seen": views.iso(row.last_seen),
-        "firing_since": views.iso(row.began) if row.state == "firing" else None,
-        "crash_loop": row.looping,
+        "firing_since": iso(row.began) if row.state == "firing" else None,
     }
 
 
@@ -211,8 +206,8 @@ def server_object(one: views.ServerView) -> Json:
     return {
         "name": one.name,
         "state": one.state,
-        "since": views.iso(one.since) if one.since else None,
-        "last_line": views.iso(one.last_line) if one.last_line else None,
+        "since": iso(one.since) if one.since else None,
+        "last_line": iso(one.last_line) if one.last_line else None,
         "up": one.up,
         "firing": list(one.firing),
     }
@@ -220,9 +215,9 @@ def server_object(one: views.ServerView) -> Json:
 
 def moment_object(one: Moment) -> Json:
     """Something that happened to a server."""
-    return {"time": views.iso(one.at), "kind": one.kind, "finding": one.fingerprint or None}
+    return {"time": iso(one.at), "kind": one.kind, "finding": one.fingerprint or None}
 
 
 def action_object(one: deeds.Attempt) -> Json:
     """One change of a launch."""
-    return {**{name: value for name, value in asdict(one).items() if name != "at"}, "time": views.iso(one.at)}
+    return {**{name: value for name, value in asdict(one).items() if name != "at"}, "time": iso(one.at)}

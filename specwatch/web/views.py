@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from specwatch.report.times import utc
 from specwatch.storage.history import Standing
 from specwatch.storage.store import Kept
 
@@ -175,20 +175,15 @@ def folds(excerpt: Document | None) -> tuple[Fold, ...]:
     return tuple(out)
 
 
-def iso(at: float) -> str:
-    """A time as ISO 8601 in UTC."""
-    return _moment(at).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def clock(at: float) -> str:
     """A time for people, in UTC."""
-    return _moment(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def moment(at: float, now: float) -> str:
     """A time for people, in UTC, without the date where that is today's."""
-    same = _moment(at).date() == _moment(now).date()
-    return _moment(at).strftime("%H:%M UTC" if same else "%Y-%m-%d %H:%M UTC")
+    same = utc(at).date() == utc(now).date()
+    return utc(at).strftime("%H:%M UTC" if same else "%Y-%m-%d %H:%M UTC")
 
 
 def words_of(text: str) -> list[str]:
@@ -207,13 +202,6 @@ def lasting(seconds: float) -> str:
         if seconds < until:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86400:.0f} days"
-
-
-def _moment(at: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(at, UTC)
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
 
 
 def _groups(lines: Sequence[LineView]) -> Iterator[tuple[bool, list[LineView]]]:

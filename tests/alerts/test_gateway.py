@@ -134,7 +134,7 @@ def test_what_waits_and_what_was_given_up_is_shown_and_sent_again(specwatch: Run
     box = Outbox(store.path)
     waits = specwatch("alerts", "list", "--state", tmp_path)
     assert waits.returncode == 0
-    assert "hook  llama/f1  firing proved: next try 2027-01-15T08:00:01+00:00 (since 2027-" in waits.stdout
+    assert "hook  llama/f1  firing proved: next try 2027-01-15T08:00:01Z (since 2027-" in waits.stdout
     box.bury(box.owed("hook", START + GATHER, 9), "127.0.0.1:1 answered 401: \x1b[1mno")
     dead = specwatch("alerts", "list", "--state", tmp_path)
     assert dead.returncode == 1
