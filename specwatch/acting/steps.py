@@ -158,6 +158,8 @@ class Steps:
         """`before`: how the server was before anything was written, where that counts."""
         try:
             runtime = self._runtime()
+            runtime.prepare()
+            # asked as late as can be: in a crash loop the runtime may start the server at this very moment too
             before = before or runtime.state()
             tail = Tail(self.plan.server, self.book.role_of)
             done = {"written": True, "restarted": True, "logs": dict(tail.begin)}
@@ -199,7 +201,9 @@ class Steps:
             return self._end("failed", f"{because}; the old launch could not be put back: {error}; {self._where()}")
         if self.action.details.get("restarted"):
             try:
-                self._runtime().restart()
+                runtime = self._runtime()
+                runtime.prepare()
+                runtime.restart()
             except ApplyError as error:
                 return self._end("failed", f"{because}; the old launch is back, and cannot be started: {error}")
         return self._end("rolled_back", because)

@@ -38,6 +38,7 @@ class Waiting:
     _told: dict[str, str] = field(default_factory=dict)
     _ready: bool = False
     _fresh: bool = False
+    _starts: int = 0
     _healthy_since: float = -1.0
     _dead_since: float = -1.0
     _why: str = "nothing was seen of it yet"
@@ -88,7 +89,7 @@ class Waiting:
     def _dead(self, state: State, now: float) -> str | None:
         """What a death since the restart says, once its log had the time to say more."""
         self._see(state)
-        again = state.starts > 0 and not state.blind
+        again = state.starts > self._starts and not state.blind
         if not self._fresh or not (state.life is Life.DOWN or again):
             self._dead_since = -1.0
             return None
@@ -98,11 +99,15 @@ class Waiting:
     def _see(self, state: State) -> None:
         """Whether this is no longer the start that was there before the restart."""
         if self._fresh:
+            self._starts = min(state.starts, self._starts)
             return
         self._fresh = not self.before.identity or (bool(state.identity) and state.identity != self.before.identity)
         if self._fresh and self.before.life is Life.UP and self.before.identity:
             self.tail.close()  # what the old process said when it was ended is no crash of the new one
             self.tail = Tail(self.server, self.book.role_of)
+        if self._fresh:
+            # a restart of the crash loop that was due at the same moment is merged with ours, and counted: no death
+            self._starts = state.starts
 
     def _healthy(self, state: State, now: float) -> str | None:
         said, why = self._health(state)

@@ -41,8 +41,11 @@ class Runtime(Protocol):
     def state(self) -> State:
         """How the server is now. What cannot be told is UNKNOWN with the reason; nothing is raised."""
 
+    def prepare(self) -> None:
+        """Take in what is written now, and start nothing. Raises ApplyError."""
+
     def restart(self) -> None:
         """Begin to start the server anew from what is written now; does not wait for it. Raises ApplyError."""
 
     def commands(self) -> Sequence[Sequence[str]]:
-        """What `restart` runs, for people."""
+        """What `prepare` and `restart` run, for people."""

@@ -46,6 +46,9 @@ class Compose:
             ready=all(state.ready for state in states) if known else None,
         )
 
+    def prepare(self) -> None:
+        """Nothing: an engine reads the file when it makes the container."""
+
     def restart(self) -> None:
         """Make the container anew from the file as it is now."""
         for words in self.commands():

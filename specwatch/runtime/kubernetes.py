@@ -48,6 +48,9 @@ class Kubernetes:
         others = [pod for pod, one, _ in _statuses(pods, self._container, newest=False) if one.get("ready") is True]
         return replace(_judged(found), serving=" ".join(pod for pod in others if pod not in newest))
 
+    def prepare(self) -> None:
+        """Nothing: the patch was that already."""
+
     def restart(self) -> None:
         """A changed pod template is a new rollout; only a StatefulSet waits for pods that never get ready.
 
@@ -97,6 +100,9 @@ class Manifest:
                 name, kind = str(_at(one, "metadata", "name")), str(one.get("kind", ""))
                 return Kubernetes(namespace, kind, name, self._container, self._runs).state()
         return State(life=Life.UNKNOWN, because=f"{self._file}: no object in the cluster has {self._container}")
+
+    def prepare(self) -> None:
+        """Nothing: `kubectl apply` is both at once."""
 
     def restart(self) -> None:
         """Hand the file to the cluster."""

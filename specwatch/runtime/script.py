@@ -21,6 +21,9 @@ class Script:
         says = "nothing but a health endpoint tells whether a script's server is up"
         return State(life=Life.UNKNOWN, because=says, blind=True)
 
+    def prepare(self) -> None:
+        """Nothing: the command reads it."""
+
     def restart(self) -> None:
         """Run the command. Raises ApplyError where the configuration has none."""
         if not self._restart:

@@ -32,11 +32,15 @@ class Systemd:
             return State(life=Life.UNKNOWN, because=f"systemd says of {self._unit}: {found.get('LoadState')}")
         return _judged(self._unit, found)
 
-    def restart(self) -> None:
-        """Take the changed unit in and start it anew."""
-        reload, forget, restart = self.commands()
+    def prepare(self) -> None:
+        """Take the changed unit in, and forget the restarts that were counted for the old one."""
+        reload, forget, _ = self.commands()
         well(reload, self._runs)
         self._runs(forget)  # a unit that is not loaded has nothing to forget, and says so
+
+    def restart(self) -> None:
+        """Start it anew, once `prepare` was called."""
+        *_, restart = self.commands()
         well(restart, self._runs)
 
     def commands(self) -> Sequence[Sequence[str]]:

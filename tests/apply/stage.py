@@ -68,7 +68,10 @@ class Opened(Actions):
 
 @dataclass
 class Stage:
-    """One server in a folder. `fixed` is how it behaves with the fixed launch: ready, crash, hang, die or refuse."""
+    """One server in a folder. `fixed` is how it behaves with the fixed launch: ready, crash, hang, die, loop or refuse.
+
+    `due`: the runtime's own restart of a crash loop, which it counts, comes at the moment of ours.
+    """
 
     folder: Path
     clock: Clock = field(default_factory=Clock)
@@ -157,12 +160,17 @@ class Runtime:
 
     def state(self) -> State:
         life = self.stage.life
+        if life["fixed"] == "loop" and life.get("runs") == "fixed":  # died and started again since the last look
+            self.stage.live(starts=int(str(life["starts"])) + 1)
         return State(
             life=Life(str(life["life"])),
             because=f"the server is {life['life']}",
             identity=str(life["identity"]),
             starts=int(str(life["starts"])),
         )
+
+    def prepare(self) -> None:
+        """Nothing to take in."""
 
     def restart(self) -> None:
         life = self.stage.life
@@ -171,6 +179,8 @@ class Runtime:
         if how == "refuse":
             raise ApplyError("the runtime refuses")
         identity, restarts = int(str(life["identity"])) + 1, int(str(life["restarts"])) + 1
+        if life.get("due"):
+            self.stage.live(starts=int(str(life["starts"])) + 1)
         died = how in ("crash", "die")
         self.stage.live(
             identity=identity, restarts=restarts, life="down" if died else "up", runs="old" if old else "fixed"
@@ -180,7 +190,7 @@ class Runtime:
                 log.write((EXAMPLES / "server.log").read_bytes())
             elif how == "ready":
                 log.write((START + READY).encode())
-            elif how == "hang":
+            elif how in ("hang", "loop"):
                 log.write(START.encode())
 
     def commands(self) -> Sequence[Sequence[str]]:

@@ -78,7 +78,7 @@ def test_a_fix_that_does_not_help_is_taken_back(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("fixed", "says"),
-    [("hang", "not healthy in time"), ("die", "died again"), ("refuse", "the runtime refuses")],
+    [("hang", "not healthy in time"), ("die", "died again"), ("loop", "died again"), ("refuse", "the runtime refuses")],
 )
 def test_whatever_goes_wrong_after_the_write_ends_in_the_old_launch(stage: Stage, fixed: str, says: str) -> None:
     stage.build(fixed=fixed)
@@ -86,6 +86,13 @@ def test_whatever_goes_wrong_after_the_write_ends_in_the_old_launch(stage: Stage
     assert outcome.result == "rolled_back"
     assert says in outcome.because
     assert stage.launch.read_bytes() == stage.before
+
+
+def test_a_restart_of_the_crash_loop_that_is_merged_with_ours_is_no_death(stage: Stage) -> None:
+    stage.build(fixed="ready").live(due=True)
+    outcome = stage.apply()
+    assert outcome.result == "applied", outcome.because
+    assert stage.life["starts"] == 1
 
 
 def test_an_old_launch_that_cannot_be_started_is_said_and_opens_the_breaker(stage: Stage) -> None:

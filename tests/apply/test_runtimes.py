@@ -67,7 +67,10 @@ def test_the_states_of_a_unit(properties: dict[str, str], life: Life, says: str)
 
 def test_a_unit_is_started_anew_without_waiting_and_whatever_its_limits_say() -> None:
     program = Program(**{"reset-failed": Done(code=1, out="", err="Unit sglang@a.service not loaded.")})
-    runtime.of("systemd:sglang@a.service", runs=program).restart()
+    unit = runtime.of("systemd:sglang@a.service", runs=program)
+    unit.prepare()
+    assert ("systemctl", "restart", "--no-block", "sglang@a.service") not in program.ran
+    unit.restart()
     assert program.ran == [
         ("systemctl", "daemon-reload"),
         ("systemctl", "reset-failed", "sglang@a.service"),
