@@ -90,6 +90,10 @@ class Daemon:
         """Those in force."""
         return self._settings
 
+    def status_of(self, rule: str) -> str | None:
+        """The status of a rule that is in force, None where there is none of that name."""
+        return self._book.rules[rule].status if rule in self._book.rules else None
+
     @property
     def reading(self) -> bool:
         """Whether there is more to read right now."""

@@ -57,7 +57,7 @@ def revalidate(
             continue
         ids = [str(document["id"])]
         if fingerprint and not ids[0].startswith(fingerprint):
-            plain = replace(ask, launch=server.launch, target=server.target)
+            plain = replace(ask, launch=server.launch, target=server.target, container=None)
             ids += [str(_diagnosed(one, settings, book, edges)["id"]) for one in (plain, replace(plain, target=""))]
         named = next((one for one in ids if not fingerprint or one.startswith(fingerprint)), "")
         if named:
@@ -176,6 +176,7 @@ def _ask(incident: Incident, server: Server, settings: Settings, targeted: Targe
         path_maps=(*server.path_map, *(targeted.path_maps if targeted else ())),
         models_dirs=server.models,
         launch=command_of(targeted) if targeted else server.launch,
+        container=targeted.container if targeted else None,
         sglang=server.sglang,
         rules=settings.watch.rules,
     )

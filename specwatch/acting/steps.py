@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specwatch.acting.base import Edges, Hooks, Outcome
@@ -47,7 +47,8 @@ def expected(targeted: Targeted | None, changes: Sequence[Change], release: str)
     if targeted is None:
         return ()
     try:
-        return edited(parse(targeted.command, release, lenient=True), changes, lenient=True).argv
+        launch = replace(parse(targeted.command, release, lenient=True), container=targeted.container)
+        return edited(launch, changes, lenient=True).argv
     except LaunchError:
         return ()
 

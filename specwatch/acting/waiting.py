@@ -122,11 +122,22 @@ class Waiting:
         """What shows that the server is healthy, or why it is not."""
         if not self._fresh:
             return "", f"it was not started anew yet: {state.because}"
+        if not _runs(state):
+            return "", f"it does not run, whoever answers: {state.because}"
         if self.server.health:
             failed = answers(self.server.health, self.edges.clock)
             return f"{self.server.health} answers", f"{self.server.health}: {failed}" if failed else ""
         if state.ready is not None:
             return state.because, "" if state.ready else state.because
-        if self._ready and state.life is not Life.DOWN:
+        if self._ready:
             return "its log says that it is ready", ""
         return "", f"its log does not say that it is ready, and no health endpoint is configured; {state.because}"
+
+
+def _runs(state: State) -> bool:
+    """Whether the server may be the one that answers: another process could have taken its port.
+
+    A unit or container that was stopped, or ended without an error, is UNKNOWN, and known by its identity; without one
+    the runtime cannot tell.
+    """
+    return state.life is Life.UP or (state.life is Life.UNKNOWN and (state.blind or not state.identity))

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from specwatch.alerts import saying, splice
+from specwatch.alerts.address import base
 from specwatch.alerts.matching import servers_of
 from specwatch.settings import Server, Settings
 from specwatch.storage.store import KEPT, Kept, kept
@@ -111,7 +112,7 @@ class _Work:
         found = explains(db, about[0], at, self._settings.enrich.window) if at is not None else None
         if found is None:
             return {}
-        return saying.annotations_of(found, saying.page(self._settings.web, found.server, found.fingerprint))
+        return saying.annotations_of(found, saying.page(base(self._settings.web), found.server, found.fingerprint))
 
 
 def explains(db: sqlite3.Connection, server: str, at: float, window: float) -> Kept | None:

@@ -12,7 +12,6 @@ from typing import cast
 
 from specwatch.report.text import clean, inert
 from specwatch.report.times import iso
-from specwatch.settings import Web
 from specwatch.storage.store import Kept
 
 LONGEST = 1000
@@ -52,9 +51,8 @@ class Message:
         return f"{self.finding.server}/{self.finding.fingerprint}/{self.wanted.replace(' ', '-')}/{self.began:.0f}"
 
 
-def page(web: Web, server: str, finding: str) -> str:
-    """The address of a finding's page, empty where no page is served."""
-    base = web.url.rstrip("/") or (f"http://{web.listen}" if web.listen else "")
+def page(base: str, server: str, finding: str) -> str:
+    """The address of a finding's page below `base` (`alerts.address`), empty where no page is served."""
     return f"{base}/findings/{server}/{finding}" if base else ""
 
 

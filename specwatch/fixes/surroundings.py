@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specwatch.checks.subject import Subject, Unreadable
-from specwatch.domain import Applicability, Value
+from specwatch.domain import Applicability, Container, Value
 from specwatch.errors import ModelError
 from specwatch.fixes.proposal import Proposal, Request, edited
 from specwatch.launch.command import container_setting, removal, setting
@@ -13,24 +13,50 @@ from specwatch.lazy import compiled
 from specwatch.models.base import Config
 
 SHARED_MEMORY = "32g"
+POD_MEMORY = "32Gi"
 PATIENCE = 600  # seconds
 KV = "num_key_value_heads"
 _HOST_NETWORK = compiled(r"--net(?:work)?[= ]host\b")
 
 
 def more_shared_memory(ask: Request) -> Iterator[Proposal]:
-    """Give the container the host's /dev/shm, or a larger one of its own, where `docker run` starts the server."""
+    """Give the container the host's /dev/shm, or a larger one of its own: `docker run`, a Compose service, a pod."""
     launch = ask.launch
     if launch is None:
         return
-    host = container_setting(launch, "--ipc", "host")
-    if host is None or host.old == "host":
+    if launch.container is not None and launch.container.kind == "kubernetes":
+        yield from _of_pod(launch.container)
         return
+    host = container_setting(launch, "--ipc", "host")
+    if host is None or (host.old or "").startswith(("host", "service:", "container:")):
+        return
+    if launch.container is not None and launch.container.mounted:
+        return  # a volume stands at /dev/shm, and neither option has a say in it
     sized = container_setting(launch, "--shm-size", SHARED_MEMORY)
     why = "docker gives a container 64 MB of /dev/shm, and the ranks exchange data through it"
     if sized is not None and sized.old is None:
-        yield edited(launch, (sized,), why, ceiling=Applicability.REVIEW)
-    yield edited(launch, (host,), f"{why}: the host's own is used", ceiling=Applicability.REVIEW)
+        says = f"{why}: set `shm_size: {SHARED_MEMORY}` of the service" if sized.around else why
+        yield edited(launch, (sized,), says, ceiling=Applicability.REVIEW)
+    says = "`ipc: host` of the service uses the host's own" if host.around else "the host's own is used"
+    yield edited(launch, (host,), f"{why}: {says}", ceiling=Applicability.REVIEW)
+
+
+def _of_pod(pod: Container) -> Iterator[Proposal]:
+    """A volume and how much of the pod's memory it may take are a person's decision: it is said, never written."""
+    size = pod.options.get("sizeLimit")
+    if pod.options.get("hostIPC") == "true" or (pod.mounted and not size):
+        return
+    room = "and see that the container's memory limit leaves room for it"
+    if size:
+        why = f"the memory volume at /dev/shm has a sizeLimit of {size}, and the ranks exchange data through it"
+        do = f"raise it, as to {POD_MEMORY}, {room}"
+    else:
+        why = "a container gets 64 MB of /dev/shm, and the ranks exchange data through it"
+        do = (
+            f"add `volumes: [{{name: dshm, emptyDir: {{medium: Memory, sizeLimit: {POD_MEMORY}}}}}]` to the pod and "
+            f"`volumeMounts: [{{name: dshm, mountPath: /dev/shm}}]` to the container, {room}"
+        )
+    yield Proposal(changes=(), why=f"{why}: {do}", ceiling=Applicability.MANUAL, because="that is for a person")
 
 
 def next_port(ask: Request) -> Iterator[Proposal]:
@@ -38,7 +64,9 @@ def next_port(ask: Request) -> Iterator[Proposal]:
     launch = ask.launch
     if launch is None:
         return
-    if container_setting(launch, "--ipc", "host") and not _HOST_NETWORK.search(launch.text):
+    around = launch.container
+    own = not around.host_network if around else not _HOST_NETWORK.search(launch.text)
+    if own and (around or container_setting(launch, "--ipc", "host")):
         return  # in a network of its own, where the published port would have to change as well
     now = launch.value("port", 30000)
     if not isinstance(now, int) or not 0 < now < 65535:

@@ -33,7 +33,7 @@ def of(target: str, restart: Sequence[str] = (), runs: Run = run) -> Runtime:
         found = Systemd(rest.rpartition("/")[2], runs)
     elif kind == "compose" and "#" in rest:
         file, _, service = rest.rpartition("#")
-        found = Compose(file, service, runs)
+        found = Compose(_made_of(file), service, runs)
     elif kind == "k8s" and (named := _OBJECT.fullmatch(rest)):
         found = Kubernetes(named["namespace"], named["kind"], named["name"], named["container"] or "", runs)
     elif kind == "k8s" and "#" in rest and not rest.startswith("//"):
@@ -47,6 +47,16 @@ def of(target: str, restart: Sequence[str] = (), runs: Run = run) -> Runtime:
             "k8s:FILE#CONTAINER, k8s://NAMESPACE/KIND/NAME#CONTAINER or script:FILE"
         )
     return found
+
+
+def _made_of(file: str) -> tuple[str, ...]:
+    """The files of a Compose project. Raises ApplyError."""
+    from specwatch.launch.targets import compose_files
+
+    try:
+        return compose_files(file)
+    except ConfigError as error:
+        raise ApplyError(str(error)) from None
 
 
 def _kind(path: str) -> str:

@@ -15,10 +15,10 @@ _DEAD = ("exited", "dead", "restarting")
 
 
 class Compose:
-    """One service of one file."""
+    """One service of a project. `files` are those that make the project, the first one says where it is."""
 
-    def __init__(self, file: str, service: str, runs: Run = run) -> None:
-        self._file, self._service, self._runs = file, service, runs
+    def __init__(self, files: Sequence[str], service: str, runs: Run = run) -> None:
+        self._files, self._service, self._runs = tuple(files), service, runs
         self._program: tuple[str, ...] = ()
 
     def state(self) -> State:
@@ -56,11 +56,12 @@ class Compose:
 
     def commands(self) -> Sequence[Sequence[str]]:
         """Only this service, none that it depends on. Raises ApplyError where that would make another container."""
-        more = self._merged()
-        if more:
+        more, less = self._others()
+        if more or less:
+            was = f"was made from {', '.join(more)} as well" if more else f"was made without {', '.join(less)}"
             raise ApplyError(
-                f"{self._service} was made from {', '.join(more)} as well, and {self._file} alone would make another "
-                f"container: change it by hand, and run docker compose with the same files"
+                f"{self._service} {was}, and {' and '.join(self._files)} would make another container: change it by "
+                "hand and run docker compose with the same files, or name those, as in compose:FILE:FILE#SERVICE"
             )
         return ((*self._compose(), "up", "--detach", "--no-deps", "--force-recreate", self._service),)
 
@@ -75,11 +76,15 @@ class Compose:
                     self._program = ("docker-compose",)
                 except ApplyError:
                     raise ApplyError(f"neither docker compose nor docker-compose can be run: {error}") from None
-        return (*self._program, "-f", self._file)
+        return (*self._program, *(word for file in self._files for word in ("-f", file)))
 
-    def _merged(self) -> list[str]:
-        """The other files that the containers of the service were made from; none where the engine does not say."""
+    def _others(self) -> tuple[list[str], list[str]]:
+        """The other files that the containers of the service were made from, and ours that they were made without.
+
+        None of both where the engine does not say.
+        """
         more: list[str] = []
+        less: list[str] = []
         with suppress(ApplyError, ValueError):
             said = well((*self._compose(), "ps", "--all", "--format", "json", self._service), self._runs)
             for one in _objects(said):
@@ -89,15 +94,20 @@ class Compose:
                 )
                 held = labels if isinstance(labels, dict) else {}
                 folder = str(held.get("com.docker.compose.project.working_dir", ""))
-                for label in ("config_files", "environment_file"):
-                    files = str(held.get(f"com.docker.compose.project.{label}") or "").split(",")
-                    more += [file for file in files if file and not self._is_ours(Path(folder) / file)]
-        return list(dict.fromkeys(more))
+                made = self._named(held, "config_files")
+                env = self._named(held, "environment_file")
+                ours = {Path(file).resolve() for file in self._files}
+                beside = Path(self._files[0]).resolve().with_name(".env").resolve()
+                more += [file for file in made if (Path(folder) / file).resolve() not in ours]
+                more += [file for file in env if (Path(folder) / file).resolve() != beside]
+                there = {(Path(folder) / file).resolve() for file in made}
+                less += [str(file) for file in sorted(ours) if made and file not in there]
+        return list(dict.fromkeys(more)), list(dict.fromkeys(less))
 
-    def _is_ours(self, path: Path) -> bool:
-        """Whether `-f FILE` reads a file: itself, and the `.env` beside it."""
-        own = Path(self._file).resolve()
-        return path.resolve() in (own, own.with_name(".env").resolve())
+    @staticmethod
+    def _named(labels: Mapping[str, object], label: str) -> list[str]:
+        """The files that a label of a container lists."""
+        return [one for one in str(labels.get(f"com.docker.compose.project.{label}") or "").split(",") if one]
 
     def _judged(self, container: Mapping[str, object]) -> State:
         name, state = str(container.get("Name", self._service)), str(container.get("State", "")).lower()

@@ -135,8 +135,12 @@ def _containers(workload: Json) -> list[str]:
         ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec", "containers"),
         ("spec", "leaderWorkerTemplate", "workerTemplate", "spec", "containers"),
     )
-    found = [one for path in specs for one in cast("list[object]", _at(workload, *path) or [])]
-    return [str(_at(one, "name")) for one in found]
+    found = []
+    for path in specs:
+        names = [str(_at(one, "name")) for one in cast("list[object]", _at(workload, *path) or [])]
+        role = path[2].removesuffix("Template") if "leaderWorkerTemplate" in path else ""
+        found += [*names, *(f"{role}/{name}" for name in names if role)]
+    return found
 
 
 def _statuses(pods: Json, container: str, *, newest: bool = True) -> Iterator[tuple[str, Json, str]]:
@@ -148,9 +152,17 @@ def _statuses(pods: Json, container: str, *, newest: bool = True) -> Iterator[tu
     for pod in living:
         if newest and _revision(pod) != _revision(last):
             continue
+        role, _, name = container.rpartition("/")
+        if role not in ("", _role(pod)):
+            continue
         for one in cast("list[Json]", _at(pod, "status", "containerStatuses") or []):
-            if container in ("", one.get("name")):
+            if name in ("", one.get("name")):
                 yield str(_at(pod, "metadata", "name")), one, str(_at(pod, "metadata", "uid") or "")
+
+
+def _role(pod: Json) -> str:
+    """What a pod is in its group (lws.sigs.k8s.io, Labels: the leader has the worker index 0)."""
+    return "leader" if _at(pod, "metadata", "labels", "leaderworkerset.sigs.k8s.io/worker-index") == "0" else "worker"
 
 
 def _revision(pod: object) -> object:

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from specwatch.alerts import alertmanager, command, kinds, otel, saying, transport, webhook
+from specwatch.alerts.address import base
 from specwatch.alerts.base import Fate, Outcome
 from specwatch.alerts.gateway import Route, request
 from specwatch.config import secret
@@ -256,7 +257,7 @@ def message(notice: Notice, settings: Settings) -> saying.Message:
         began=notice.began,
         ended=None if notice.firing else finding.changed,
         finding=finding,
-        url=saying.page(settings.web, finding.server, finding.fingerprint),
+        url=saying.page(base(settings.web), finding.server, finding.fingerprint),
     )
 
 

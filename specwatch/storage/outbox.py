@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,18 @@ class Depth:
     pending: int
     dead: int
     oldest: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The receivers of a configuration by name: who is told of findings, and to whom alerts of others are sent on."""
+
+    told: frozenset[str]
+    forwarded: frozenset[str]
+
+    def gets(self, row: Row) -> bool:
+        """Whether anybody would send this."""
+        return row.receiver in (self.forwarded if row.state == "forward" else self.told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,17 +289,22 @@ class Outbox:
             for table in ("notice", "forward"):
                 self._db.execute(f"UPDATE {table} SET due = min(due, ?1), since = min(since, ?1)", (now,))  # noqa: S608
 
-    def retry(self, receiver: str, now: float) -> int:
-        """Send what is dead or waits for its next try now; an empty name means every receiver. Gives how many."""
+    def retry(self, receiver: str, now: float, known: Known | None = None) -> int:
+        """Send what is dead or waits for its next try now; an empty name means every receiver. Gives how many.
+
+        With `known` only what one of them is to get: nobody would send the rest.
+        """
         changed = 0
         with self._transaction():
             for table in ("notice", "forward"):
+                names = None if known is None else known.told if table == "notice" else known.forwarded
                 owed = " AND (dead = 1 OR wanted != heard)" if table == "notice" else ""
                 changed += self._db.execute(
                     f"UPDATE {table} SET dead = 0, attempts = 0, due = ?1,"  # noqa: S608
                     " since = CASE WHEN dead THEN ?1 ELSE since END"
-                    f" WHERE (?2 = '' OR receiver = ?2){owed}",
-                    (now, receiver),
+                    f" WHERE (?2 = '' OR receiver = ?2) AND (?3 IS NULL OR receiver IN"
+                    f" (SELECT value FROM json_each(?3))){owed}",
+                    (now, receiver, None if names is None else json.dumps(sorted(names))),
                 ).rowcount
         return changed
 

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from specwatch.errors import ConfigError
 from specwatch.storage import owing
+from specwatch.storage.reserve import Reserve, is_full
 
 DAY = 86400.0
 
@@ -194,6 +195,7 @@ class Store:
     ) -> None:
         self.path = directory / "specwatch.db"
         self._loop = (loop_starts, loop_within)
+        self._say, self._reserve = say, Reserve(directory)
         self._receivers: tuple[owing.Receiver, ...] = ()
         self._changed: dict[tuple[str, str], None] = {}
         if read_only:
@@ -204,6 +206,7 @@ class Store:
         except OSError as error:
             raise ConfigError(f"{directory}: the state directory cannot be made: {error}") from None
         self._db = self._open(say)
+        self._reserve.keep()
 
     def close(self) -> None:
         """Give the file free."""
@@ -228,7 +231,21 @@ class Store:
         return dict(rows.fetchall())
 
     def commit(self, facts: Sequence[Fact], now: float) -> list[Said]:
-        """Take the facts in, all or none, and give what there is to say. Raises sqlite3.Error where it cannot."""
+        """Take the facts in, all or none, and give what there is to say. Raises sqlite3.Error where it cannot.
+
+        On a full disk the room that was kept is given free for what somebody has to be told.
+        """
+        try:
+            self._take(facts, now)
+        except sqlite3.Error as error:
+            news = any(isinstance(fact, Seen | Recovered) for fact in facts)
+            if not (news and is_full(error) and self._reserve.release()):
+                raise
+            self._say(f"{self.path}: the disk is full; what was kept free for findings is used now: make room")
+            self._take(facts, now)
+        return self.unsaid()
+
+    def _take(self, facts: Sequence[Fact], now: float) -> None:
         self._changed.clear()
         with self._transaction():
             for fact in facts:
@@ -251,7 +268,6 @@ class Store:
                     )
             for server, fingerprint in self._changed:
                 owing.owe(self._db, self._receivers, server, fingerprint, now)
-        return self.unsaid()
 
     def serve(self, receivers: Sequence[owing.Receiver], now: float, routes: Sequence[str] = ()) -> None:
         """From now on these receivers are owed what changes, and what fires already. Raises sqlite3.Error.
@@ -298,6 +314,7 @@ class Store:
                 "DELETE FROM excerpt WHERE NOT EXISTS (SELECT 1 FROM finding f"
                 " WHERE f.server = excerpt.server AND f.fingerprint = excerpt.fingerprint)"
             )
+        self._reserve.keep()
         return gone
 
     # how facts change the tables

@@ -17,6 +17,7 @@ from specwatch.errors import ConfigError, SpecwatchError
 from specwatch.storage.history import opened
 from specwatch.storage.store import Kept
 from specwatch.web import pages, views
+from specwatch.web.foreseeing import barred, offers
 from specwatch.web.site import Site
 
 MOST_WRONG = 5
@@ -40,25 +41,6 @@ class Approving:
         self._wrong: deque[float] = deque()
         self._lock = threading.Lock()
 
-    def barred(self, row: Kept) -> str:
-        """Why nothing can be approved for a finding, empty where something can."""
-        settings = self._site.settings()
-        if not settings.web.token_file:
-            return "[web] token_file is not set: nothing can be approved from here."
-        server = next((one for one in settings.servers if one.name == row.server), None)
-        if server is None or not server.target:
-            return f"The configuration names no target for {row.server}: nobody would know what to change."
-        if row.state != "firing":
-            return f"The finding does not fire any more: it is {row.state}."
-        if not self.fixes(row):
-            return "None of its fixes can be applied by a program."
-        return ""
-
-    def fixes(self, row: Kept) -> list[views.FixView]:
-        """The fixes that a program could apply: complete, and checked again."""
-        found = views.finding_view(row).fixes
-        return [fix for fix in found if fix.rechecked and (fix.gone or fix.come) and fix.applicability != "manual"]
-
     def page(self, server: str, finding: str, because: str = "") -> str | None:
         """The form, None where there is no such finding. `because` says what was wrong with the last try."""
         row = self._row(server, finding)
@@ -66,8 +48,8 @@ class Approving:
             return None
         values = {
             "one": views.finding_view(row),
-            "fixes": self.fixes(row),
-            "barred": self.barred(row),
+            "offers": offers(self._site, row),
+            "barred": barred(self._site, row),
             "because": because,
             "target": next((one.target for one in self._site.settings().servers if one.name == server), ""),
         }
@@ -79,13 +61,16 @@ class Approving:
         if row is None:
             raise RefusedError(404, f"{server} has no finding {finding}.")
         if not self._site.settings().web.token_file:
-            raise RefusedError(403, self.barred(row))
+            raise RefusedError(403, barred(self._site, row))
         self._known(token)
-        because = self.barred(row)
+        because = barred(self._site, row)
         if because:
             raise RefusedError(409, because)
-        if fix not in [one.id for one in self.fixes(row)]:
+        refused = {one.fix.id: one.refused for one in reversed(offers(self._site, row))}
+        if fix not in refused:
             raise RefusedError(409, f"The finding has no fix {fix[:100]} that a program could apply.")
+        if refused[fix]:
+            raise RefusedError(409, f"It would be refused. {refused[fix]}")
         created = self._site.wall()
         occurrence = occurrence_of(f"approval {secrets.token_hex(16)}")
         sealed = approval.seal(token, server, finding, fix, occurrence, created)

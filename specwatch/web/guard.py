@@ -1,7 +1,8 @@
 """What every request passes first: whose name it calls us by, how large and how slow it may be, what answers must say.
 
 **The Host header** holds off DNS rebinding: a page of a stranger whose name was pointed at 127.0.0.1 calls us by that
-name. A plain address, `localhost`, the host we listen on and that of `[web] url` are ours.
+name. A plain address, `localhost`, the host we listen on (where that is 0.0.0.0 or [::]: this machine's name) and that
+of `[web] url` are ours.
 **Cross-site requests** that change something are refused by their Origin, and because they cannot send JSON unasked.
 """
 
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from specwatch.alerts.address import reached
 from specwatch.alerts.splice import LARGEST as LARGEST_ALERTS
 from specwatch.settings import Web
 
@@ -49,7 +51,7 @@ def is_ours(host: str, web: Web) -> bool:
     """Whether a Host header names us."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        listens = urlsplit(f"//{web.listen}").hostname or ""
+        listens = urlsplit(f"//{reached(web.listen)}").hostname or ""
         linked = urlsplit(web.url).hostname or ""
     except ValueError:
         return False

@@ -55,6 +55,7 @@ def finding_values(
         "words": WORDS,
         "tried": tried,
         "approval": False,
+        "barred": "",
     }
 
 

@@ -14,7 +14,7 @@ from specwatch.settings import Settings
 from specwatch.storage.history import History, Moment, opened
 from specwatch.storage.store import Kept
 from specwatch.watching.tally import Tally
-from specwatch.web import deeds, pages, views
+from specwatch.web import deeds, foreseeing, pages, views
 from specwatch.web.runs import WORDS, runs
 
 ALIVE_WITHIN = 180.0
@@ -30,13 +30,17 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One daemon as the HTTP side sees it. `settings` gives those in force; `now` never goes back, `wall` is 1970's."""
+    """One daemon as the HTTP side sees it. `settings` gives those in force; `now` never goes back, `wall` is 1970's.
+
+    `status_of` gives the status of a rule by its name, None where that is not known.
+    """
 
     settings: Callable[[], Settings]
     state: Path
     tally: Tally
     now: Callable[[], float]
     wall: Callable[[], float]
+    status_of: Callable[[str], str | None] = lambda _rule: None
 
     @property
     def actions(self) -> Path:
@@ -127,8 +131,13 @@ class Site:
             excerpt, moments = history.excerpt(server, fingerprint), history.moments(server)
         tried = deeds.attempts(self.actions, server)
         values = pages.finding_values(row, excerpt, moments, tried, self.wall())
-        approval = bool(self.settings().web.token_file) and row.state == "firing"
-        return pages.page("finding.html", {**values, "approval": approval}, self.wall())
+        asked = bool(self.settings().web.token_file) and row.state == "firing"
+        return pages.page(
+            "finding.html", {**values, "approval": asked, "barred": self._barred(row, asked)}, self.wall()
+        )
+
+    def _barred(self, row: Kept, asked: bool) -> str:
+        return foreseeing.barred(self, row) if asked else ""
 
     def server(self, name: str) -> str | None:
         """The page of one server, None where it is not known."""

@@ -18,8 +18,10 @@ def start(
     now: Callable[[], float],
     wall: Callable[[], float],
     say: Say,
+    status_of: Callable[[str], str | None],
 ) -> Callable[[], None]:
-    """Serve what `[web]` says; gives what ends it. `store` is the store's file, `now` and `wall` the daemon's clock.
+    """Serve what `[web]` says; gives what ends it. `store` is the store's file, `now` and `wall` the daemon's clock,
+    `status_of` gives the status of a rule by its name.
 
     Raises ConfigError where the address cannot be had, or the packages for it are not installed.
     """
@@ -31,7 +33,7 @@ def start(
         from specwatch.web.site import Site
     except ModuleNotFoundError as error:
         raise ConfigError(f"[web] needs {error.name}: pip install 'specwatch[daemon]', or remove [web]") from None
-    site = Site(settings=settings, state=store.parent, tally=tally, now=now, wall=wall)
+    site = Site(settings=settings, state=store.parent, tally=tally, now=now, wall=wall, status_of=status_of)
     metrics = Metrics(settings, store.parent, tally, wall)
     app = application(site, metrics.text, lambda body: receive(body, store, settings(), say), say)
     front = Front(settings().web.listen, lambda: Uvicorn(app), say)

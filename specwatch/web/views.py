@@ -243,10 +243,11 @@ def _fix(one: Document) -> FixView:
             continue
         name, variable = _text(change, "flag") or _text(change, "name"), "name" in change
         old, new = change.get("old"), change.get("new")
+        sign = "=" if variable else " " if name.startswith("-") else ": "
         if old is not None or _text(change, "op").startswith(("remove", "unset")):
-            gone.append(_spelled(name, old, variable=variable))
+            gone.append(_spelled(name, old, sign))
         if new is not None:
-            come.append(_spelled(name, new, variable=variable))
+            come.append(_spelled(name, new, sign))
     return FixView(
         id=_text(one, "id"),
         applicability=_text(one, "applicability"),
@@ -259,10 +260,9 @@ def _fix(one: Document) -> FixView:
     )
 
 
-def _spelled(name: str, value: object, *, variable: bool) -> str:
-    if variable:
-        return f"{name}={value or ''}"
-    return f"{name} {value}" if value else name
+def _spelled(name: str, value: object, sign: str) -> str:
+    """A flag, a variable (`=`), or a key of the container around the command (`:`)."""
+    return f"{name}{sign}{value or ''}" if value or sign == "=" else name
 
 
 def _text(table: Document, key: str) -> str:

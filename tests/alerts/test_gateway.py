@@ -149,6 +149,30 @@ def test_what_waits_and_what_was_given_up_is_shown_and_sent_again(specwatch: Run
     box.close()
 
 
+def test_a_receiver_that_is_gone_is_named(specwatch: Run, tmp_path: Path) -> None:
+    config = tmp_path / "specwatch.toml"
+    config.write_text(
+        f'[state]\ndir = "{tmp_path}"\n[[server]]\nname = "llama"\nlogs = ["/x"]\n'
+        '[[alert]]\nkind = "webhook"\nname = "hook"\nurl = "http://127.0.0.1:1/x"\n'
+    )
+    store = new_store(tmp_path)
+    store.serve([Receiver(name="hook", least=1)], START)
+    store.commit([seen("1")], START)
+    with contextlib.closing(Outbox(store.path)) as box:
+        assert box.accept(["gone", "hook"], BODY, START)
+    gone = specwatch("alerts", "retry", "gone", "--config", config)
+    assert (gone.returncode, gone.stdout) == (2, "")
+    assert f"{config}: names no receiver gone, so nothing is sent to it; there are hook" in gone.stderr
+    every = specwatch("alerts", "retry", "--config", config)
+    assert every.returncode == 0
+    assert every.stdout.split("\n") == [
+        "1 to be sent",
+        f"1 for gone not sent: {config} does not name it among those who get them",
+        f"1 for hook not sent: {config} does not name it among those who get them",
+        "",
+    ]
+
+
 def test_without_a_store(specwatch: Run, tmp_path: Path) -> None:
     done = specwatch("alerts", "list", "--state", tmp_path)
     assert done.returncode == 2

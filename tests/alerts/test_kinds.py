@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from alertpost import START, document
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from specwatch.alerts import otel, transport
+from specwatch.alerts.address import base, reached
 from specwatch.alerts.base import Fate, Request
 from specwatch.alerts.kinds import MOST, compose, receivers
 from specwatch.alerts.saying import LONGEST_COMMAND, Message, annotations_of, page, short
@@ -269,9 +271,14 @@ def test_texts_are_cut_and_mention_nobody() -> None:
 
 
 def test_links_lead_to_the_page_where_there_is_one() -> None:
-    assert page(Web(), "a", "b") == ""
-    assert page(Web(listen="127.0.0.1:9117"), "a", "b") == "http://127.0.0.1:9117/findings/a/b"
-    assert page(Web(listen="127.0.0.1:9117", url="https://sw/"), "a", "b") == "https://sw/findings/a/b"
+    assert page(base(Web()), "a", "b") == ""
+    assert page(base(Web(listen="127.0.0.1:9117")), "a", "b") == "http://127.0.0.1:9117/findings/a/b"
+    assert page(base(Web(listen="127.0.0.1:9117", url="https://sw/")), "a", "b") == "https://sw/findings/a/b"
+    for everywhere in ("0.0.0.0:9117", "[::]:9117"):
+        assert page(base(Web(listen=everywhere)), "a", "b") == f"http://{socket.gethostname()}:9117/findings/a/b"
+        assert page(base(Web(listen=everywhere, url="https://sw")), "a", "b") == "https://sw/findings/a/b"
+    assert reached("[::]:9117", "gpu-7") == "gpu-7:9117"
+    assert [reached(one) for one in ("[::1]:1", "gpu-7:1")] == ["[::1]:1", "gpu-7:1"]
 
 
 def test_receivers_and_their_least_severity() -> None:

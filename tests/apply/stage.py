@@ -68,7 +68,7 @@ class Opened(Actions):
 
 @dataclass
 class Stage:
-    """One server in a folder. `fixed` is how it behaves with the fixed launch: ready, crash, hang, die, loop or refuse.
+    """One server in a folder. `fixed`: what it does with the fixed launch: ready, crash, hang, end, die, loop, refuse.
 
     `due`: the runtime's own restart of a crash loop, which it counts, comes at the moment of ours.
     """
@@ -181,10 +181,8 @@ class Runtime:
         identity, restarts = int(str(life["identity"])) + 1, int(str(life["restarts"])) + 1
         if life.get("due"):
             self.stage.live(starts=int(str(life["starts"])) + 1)
-        died = how in ("crash", "die")
-        self.stage.live(
-            identity=identity, restarts=restarts, life="down" if died else "up", runs="old" if old else "fixed"
-        )
+        now = {"crash": "down", "die": "down", "end": "unknown"}.get(how, "up")
+        self.stage.live(identity=identity, restarts=restarts, life=now, runs="old" if old else "fixed")
         with self.stage.log.open("ab") as log:
             if how == "crash":
                 log.write((EXAMPLES / "server.log").read_bytes())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import http.server
 import json
 import stat
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +88,36 @@ def test_whatever_goes_wrong_after_the_write_ends_in_the_old_launch(stage: Stage
     assert outcome.result == "rolled_back"
     assert says in outcome.because
     assert stage.launch.read_bytes() == stage.before
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Another server that took the port, and is well."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("fixed", "helped"), [("end", False), ("die", False), ("ready", True)])
+def test_an_answer_of_somebody_else_is_no_health(stage: Stage, fixed: str, helped: bool) -> None:
+    stage.build(fixed=fixed)
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger, bind_and_activate=False) as stranger:
+        stranger.server_bind()  # nobody listens at the port until the server was restarted
+        url = f"http://127.0.0.1:{stranger.server_address[1]}/health"
+
+        def listen(step: str) -> None:
+            if step == "waiting":
+                stranger.server_activate()
+                threading.Thread(target=stranger.serve_forever, daemon=True).start()
+
+        outcome = stage.apply(server=replace(stage.server, health=url), hooks=Hooks(step=listen))
+        stranger.shutdown()
+    assert outcome.result == ("applied" if helped else "rolled_back"), outcome.because
+    if fixed == "end":
+        assert "it does not run, whoever answers: the server is unknown" in outcome.because
 
 
 def test_a_restart_of_the_crash_loop_that_is_merged_with_ours_is_no_death(stage: Stage) -> None:

@@ -139,6 +139,7 @@ def test_a_service_is_made_anew_alone_by_whichever_compose_there_is() -> None:
         ("/srv/c.yaml,/srv/gpu.yaml", "", "made from /srv/gpu.yaml as well"),
         ("c.yaml,c.override.yaml", "", "made from c.override.yaml as well"),
         ("/srv/c.yaml", "/srv/prod.env", "made from /srv/prod.env as well"),
+        ("/srv/other.yaml", "", "made from /srv/other.yaml as well"),
     ],
 )
 def test_a_service_of_several_files_is_not_made_anew_from_one_of_them(files: str, env: str, says: str) -> None:
@@ -151,6 +152,21 @@ def test_a_service_of_several_files_is_not_made_anew_from_one_of_them(files: str
             found.commands()
     else:
         assert found.commands()
+
+
+def test_a_service_of_several_files_is_made_anew_from_the_same(tmp_path: Path) -> None:
+    for name in ("compose.yaml", "compose.override.yaml", "gpu.yaml"):
+        (tmp_path / name).write_text("services: {}\n")
+    file, override, gpu = (str(tmp_path / name) for name in ("compose.yaml", "compose.override.yaml", "gpu.yaml"))
+
+    def commands(target: str, *made: str) -> Sequence[Sequence[str]]:
+        labels = {"com.docker.compose.project.config_files": ",".join(made)}
+        return runtime.of(target, runs=Program(ps=container(), inspect=labels)).commands()
+
+    assert commands(f"compose:{file}#sglang", file, override)[0][2:6] == ("-f", file, "-f", override)
+    assert commands(f"compose:{file}:{gpu}#sglang", file, gpu)[0][2:6] == ("-f", file, "-f", gpu)
+    with pytest.raises(ApplyError, match=f"was made without {override}"):
+        commands(f"compose:{file}#sglang", file)
 
 
 WORKLOAD = {"kind": "Deployment", "metadata": {"name": "llm"}, "spec": {"selector": {"matchLabels": {"app": "llm"}}}}
@@ -191,6 +207,29 @@ def test_the_states_of_pods(pods: list[object], life: Life, ready: bool | None) 
     state = runtime.of("k8s://prod/deployment/llm#sglang", runs=program).state()
     assert (state.life, state.ready) == (life, ready), state
     assert program.ran[-1][3:5] == ("--selector", "app=llm")
+
+
+def test_the_leader_and_the_workers_of_a_group_are_told_apart() -> None:
+    def member(index: str, status: dict[str, object]) -> object:
+        labels = {"leaderworkerset.sigs.k8s.io/worker-index": index}
+        return {
+            "metadata": {"name": f"llm-0-{index}", "uid": index, "creationTimestamp": "10", "labels": labels},
+            "status": {"containerStatuses": [{"name": "sglang", **status}]},
+        }
+
+    group = {"kind": "LeaderWorkerSet", "metadata": {"name": "llm"}}
+    program = Program(pods={"items": [member("0", DIED), member("1", SERVING)]}, lws=group)
+    leader, worker, both = (
+        runtime.of(f"k8s://prod/lws/llm#{name}", runs=program).state()
+        for name in ("leader/sglang", "worker/sglang", "sglang")
+    )
+    assert (leader.life, leader.identity) == (Life.DOWN, "0")
+    assert (worker.life, worker.identity) == (Life.UP, "1")
+    assert (both.life, both.identity) == (Life.UP, "0 1")
+    pod = {"spec": {"containers": [{"name": "sglang"}]}}
+    spec = {"leaderWorkerTemplate": {"leaderTemplate": pod, "workerTemplate": pod}}
+    manifest = Program(**{"-f": {**group, "spec": spec}}, pods=program.answers["pods"], LeaderWorkerSet=group)
+    assert runtime.of("k8s:/srv/lws.yaml#leader/sglang", runs=manifest).state().life is Life.DOWN
 
 
 def test_another_rollout_is_another_start() -> None:

@@ -18,7 +18,9 @@ ENDS = ("action_applied", "action_rolled_back", "action_failed")
 class Composed:
     """One service of one file in the engine, and specwatch beside it."""
 
-    def __init__(self, box: DockerBox, folder: Path, launchers: Path, port: int, wrong: str, init: bool) -> None:
+    def __init__(
+        self, box: DockerBox, folder: Path, launchers: Path, port: int, wrong: str, init: bool, more: str = ""
+    ) -> None:
         self.box, self.port = box, port
         folder.mkdir()
         self.file, self.config = folder / "compose.yaml", folder / "specwatch.toml"
@@ -32,7 +34,7 @@ services:
     container_name: llama-{port}
     network_mode: host
     restart: always
-    init: {str(init).lower()}
+    init: {str(init).lower()}{more}
     volumes:
 {shown}
     command: >
@@ -71,6 +73,10 @@ services:
     def finished(self) -> str:
         self.pair.until(lambda: audit(self.actions, *ENDS), 120)
         return str(audit(self.actions, *ENDS)[-1]["event"])
+
+    def apply(self, *words: str) -> str:
+        """`specwatch apply` by a person."""
+        return self._run(["specwatch", "apply", *words, "--config", str(self.config)])
 
     def close(self) -> None:
         self.pair.close()
@@ -124,6 +130,28 @@ def test_a_mask_token_override_is_taken_out_and_speculation_stays(
         composed.pair.until(composed.healthy, 10)
         assert "--speculative-algorithm DFLASH" in composed.file.read_text()
         assert "json-model-override-args" not in composed.file.read_text()
+    finally:
+        composed.close()
+
+
+def test_shared_memory_is_a_key_of_the_service(box: DockerBox, tmp_path: Path, launchers: Path) -> None:
+    more = f"\n    environment: {{STANDIN_SHM: {1 << 30}}}"
+    composed = Composed(box, tmp_path / "a", launchers, 32006, "", True, more)
+    try:
+        composed.pair.until(lambda: "finding_raised" in composed.pair.log.read_text(), 60)
+        (finding,) = composed.pair.findings()
+        assert (finding["rule"], finding["cause"]) == ("no-space-on-disk", "shared-memory"), composed.pair.told()
+        words = (str(finding["id"]), "--fix", "more-shared-memory")
+        assert '\n  +    shm_size: "32g"\n' in composed.apply(*words, "--dry-run")
+        assert composed.file.read_text() == composed.before
+        composed.apply(*words, "--yes")
+        composed.pair.until(composed.healthy, 30)
+        place = "    image: standin:1   # no network, no registry\n"
+        assert composed.file.read_text() == composed.before.replace(place, f'{place}    shm_size: "32g"\n', 1)
+        (done,) = audit(composed.actions, "action_applied")
+        assert done["server"] == "llama"
+        size = "import os; print(os.statvfs('/dev/shm').f_blocks * os.statvfs('/dev/shm').f_frsize >> 30)"
+        assert composed.box.run("docker", "exec", "llama-32006", STANDIN, "-c", size).strip() == "32"
     finally:
         composed.close()
 

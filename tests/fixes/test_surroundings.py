@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from specwatch.domain import Applicability, Status, Verdict
-from specwatch.fixes import FIXES, Request
+from specwatch.domain import Applicability, Change, Container, Launch, Status, Verdict
+from specwatch.fixes import FIXES, Proposal, Request
 from specwatch.launch.command import parse
 from specwatch.models.memory import MemoryModels
 
@@ -40,6 +41,52 @@ def test_shared_memory_that_was_given() -> None:
 @pytest.mark.parametrize("command", [DOCKER.format("--ipc=host"), DOCKER.format("--ipc host"), PLAIN])
 def test_nothing_to_give(command: str) -> None:
     assert commands("more-shared-memory", command) == []
+
+
+def around(launch: Launch, container: Container, use: str = "more-shared-memory") -> list[Proposal]:
+    """What a repair proposes for a launch in a container that its target makes."""
+    ask = Request(
+        launch=replace(launch, container=container),
+        verdict=Verdict(check="", status=Status.UNKNOWN),
+        models=MemoryModels({}),
+    )
+    return list(FIXES[use](ask))
+
+
+def test_shared_memory_of_a_compose_service() -> None:
+    launch = parse(PLAIN, "0.5.23")
+    sized, host = around(launch, Container(kind="compose"))
+    assert sized.changes == (Change(op="set", name="shm_size", new="32g"),)
+    assert sized.launch is not None
+    assert sized.launch.argv == launch.argv
+    assert sized.launch.container == Container(kind="compose", options={"shm_size": "32g"})
+    assert "`shm_size: 32g`" in sized.why
+    assert host.changes == (Change(op="set", name="ipc", new="host"),)
+    assert {one.ceiling for one in (sized, host)} == {Applicability.REVIEW}
+    (host,) = around(launch, Container(kind="compose", options={"shm_size": "1g"}))
+    assert [change.name for change in host.changes] == ["ipc"]
+    for options in ({"ipc": "host"}, {"ipc": "service:b"}):
+        assert around(launch, Container(kind="compose", options=options)) == []
+    assert around(launch, Container(kind="compose", mounted=True)) == [], "a volume decides there"
+
+
+def test_shared_memory_of_a_pod_is_a_persons_decision() -> None:
+    launch = parse(PLAIN, "0.5.23")
+    (fix,) = around(launch, Container(kind="kubernetes"))
+    assert (fix.launch, fix.changes, fix.ceiling) == (None, (), Applicability.MANUAL)
+    assert "emptyDir: {medium: Memory, sizeLimit: 32Gi}" in fix.why
+    assert "mountPath: /dev/shm" in fix.why
+    (fix,) = around(launch, Container(kind="kubernetes", mounted=True, options={"sizeLimit": "1Gi"}))
+    assert "a sizeLimit of 1Gi" in fix.why
+    assert around(launch, Container(kind="kubernetes", mounted=True)) == []
+    assert around(launch, Container(kind="kubernetes", options={"hostIPC": "true"})) == []
+
+
+def test_the_next_port_in_a_network_of_its_own() -> None:
+    launch = parse(PLAIN, "0.5.23")
+    for kind in ("compose", "kubernetes"):
+        assert around(launch, Container(kind=kind), "next-port") == []
+        assert len(around(launch, Container(kind=kind, host_network=True), "next-port")) == 1
 
 
 def test_the_next_port() -> None:

@@ -7,15 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from targets_corpus import DATA, RELEASE, got, laid_out, one, written
 
-from specwatch.domain import Change
+from specwatch.domain import Change, Container
 from specwatch.errors import ConfigError, LaunchError
-from specwatch.launch.command import container_setting, parse
+from specwatch.launch.command import container_setting, edit, parse
 from specwatch.launch.targets import ApiPatch, Files, Rewrite, plan, process, read
 
 
@@ -146,6 +147,18 @@ def test_words_in_a_variable_of_the_unit_are_changed_in_the_drop_in(tmp_path: Pa
     assert "ExecStart" not in text
 
 
+def test_a_file_that_is_not_utf_8_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "lib" / "a.service"
+    path.parent.mkdir()
+    path.write_bytes(f"[Service]\nExecStart={LAUNCH}\nEnvironment=NAME=caf\xe9\n".encode("latin-1"))
+    for target, files in (("systemd:a", units(tmp_path)), (f"systemd:{path}", Files())):
+        says = rf"{path}:3: not UTF-8: byte 0xe9 at offset {path.read_bytes().index(0xE9)}\. Write that line in UTF-8"
+        with pytest.raises(ConfigError, match=says):
+            read(target, files)
+        with pytest.raises(ConfigError, match=says):
+            plan(target, NEW, RELEASE, files)
+
+
 def test_a_unit_by_the_path_of_its_file(tmp_path: Path) -> None:
     path = write(tmp_path, "my.service", f"[Service]\nExecStart={LAUNCH}\n")
     for target in (str(path), f"systemd:{path}"):
@@ -200,6 +213,36 @@ def test_options_of_the_container_are_keys_of_the_service(tmp_path: Path) -> Non
     }
 
 
+def test_the_options_of_a_service_are_spelled_as_its_keys(tmp_path: Path) -> None:
+    text = f"services:\n  a:\n    image: x\n    command: {LAUNCH}\n"
+    target = compose(tmp_path, text)
+    (found,) = read(target)
+    launch = replace(parse(found.command, RELEASE), container=found.container)
+    wanted = container_setting(launch, "--shm-size", "32g")
+    assert wanted == Change(op="set", name="shm_size", new="32g")
+    changed = edit(launch, [wanted])
+    assert (changed.argv, changed.container) == (launch.argv, Container(kind="compose", options={"shm_size": "32g"}))
+    assert after(target, [wanted]) == {"compose.yaml": text.replace("image: x\n", 'image: x\n    shm_size: "32g"\n')}
+    given = compose(tmp_path, text + "    shm_size: ${SW_SHM:-1g}\n    ipc: shareable\n    network_mode: host\n")
+    (found,) = read(given)
+    assert found.container == Container(
+        kind="compose", options={"shm_size": "1g", "ipc": "shareable"}, host_network=True
+    )
+    with pytest.raises(LaunchError, match="shm_size is a key of a Compose service"):
+        edit(parse(LAUNCH, RELEASE), [wanted])
+    with pytest.raises(LaunchError, match="'volumes' is neither a flag nor a key"):
+        plan(target, [change("set", "volumes", "/:/")], RELEASE)
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    ["volumes: [/dev/shm:/dev/shm]", "tmpfs: /dev/shm:size=1g", "volumes: [{type: tmpfs, target: /dev/shm/}]"],
+)
+def test_a_volume_at_the_shared_memory_of_a_service(tmp_path: Path, volumes: str) -> None:
+    (found,) = read(compose(tmp_path, f"services:\n  a:\n    {volumes}\n    command: {LAUNCH}\n"))
+    assert found.container == Container(kind="compose", mounted=True)
+
+
 def test_a_service_that_others_share_is_left_alone(tmp_path: Path) -> None:
     target = compose(tmp_path, f"services:\n  a: &a\n    command: [{', '.join(LAUNCH.split())}]\n  b:\n    <<: *a\n")
     with pytest.raises(LaunchError, match=r"services\.a\.command is shared with other places by an anchor"):
@@ -247,6 +290,24 @@ def test_what_a_manifest_cannot_say(tmp_path: Path) -> None:
         plan(target, [change("set", "--shm-size", "32g")], RELEASE)
     with pytest.raises(LaunchError, match="hostIPC"):
         plan(target, [change("set", "--ipc", "host")], RELEASE)
+
+
+@pytest.mark.parametrize(
+    ("volumes", "options", "mounted"),
+    [
+        ("[]", {}, False),
+        ("[{name: s, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]", {"sizeLimit": "1Gi"}, True),
+        ("[{name: s, emptyDir: {medium: Memory}}]", {}, True),
+        ("[{name: s, emptyDir: {sizeLimit: 1Gi}}]", {}, True),
+    ],
+)
+def test_the_shared_memory_of_a_pod(tmp_path: Path, volumes: str, options: dict[str, str], mounted: bool) -> None:
+    mounts = "[{name: s, mountPath: /dev/shm}]" if mounted else "[]"
+    words = json.dumps(LAUNCH.split())
+    pod = f"{{hostNetwork: true, volumes: {volumes}, containers: [{{name: c, args: {words}, volumeMounts: {mounts}}}]}}"
+    path = write(tmp_path, "pod.yaml", f"kind: Pod\nspec: {pod}\n")
+    (found,) = read(f"k8s:{path}#c")
+    assert found.container == Container(kind="kubernetes", options=options, mounted=mounted, host_network=True)
 
 
 def test_only_the_words_of_one_container_change(tmp_path: Path) -> None:
@@ -411,8 +472,33 @@ def test_containers_of_one_name_are_left_to_a_person(kubectl: Path) -> None:
     pod = {"spec": {"containers": [CONTAINER]}}
     spec = {"leaderWorkerTemplate": {"leaderTemplate": pod, "workerTemplate": pod}}
     (kubectl / "object.json").write_text(json.dumps({**kube_object(), "spec": spec}))
-    with pytest.raises(LaunchError, match="2 containers have this name"):
+    with pytest.raises(LaunchError, match=r"name one of k8s://prod/\S+/llm#leader/sglang, .*#worker/sglang"):
         plan("k8s://prod/leaderworkerset/llm#sglang", NEW, RELEASE)
+    (edit,) = plan("k8s://prod/leaderworkerset/llm#worker/sglang", NEW, RELEASE)
+    assert isinstance(edit, ApiPatch)
+    assert edit.container == "sglang"
+    assert all("/workerTemplate/" in str(one["path"]) for one in edit.operations[1:])
+    (found,) = read("k8s://prod/leaderworkerset/llm#leader/sglang")
+    assert found.name == "k8s://prod/leaderworkerset/llm#leader/sglang"
+    with pytest.raises(ConfigError, match="no container 'leader/other'; there are leader/sglang, worker/sglang"):
+        read("k8s://prod/leaderworkerset/llm#leader/other")
+    with pytest.raises(ConfigError, match="expected k8s://NAMESPACE/KIND/NAME#CONTAINER"):
+        read("k8s://prod/leaderworkerset/llm#boss/sglang")
+
+
+def test_containers_of_one_name_in_a_manifest(tmp_path: Path) -> None:
+    laid_out(tmp_path)
+    path = tmp_path / "kubernetes/lws.yaml"
+    text = path.read_text().replace("sglang-leader", "sglang").replace("sglang-worker", "sglang")
+    path.write_text(text)
+    assert [one.name for one in read(f"k8s:{path}")] == [f"k8s:{path}#leader/sglang", f"k8s:{path}#worker/sglang"]
+    changed = after(f"k8s:{path}#leader/sglang", [change("set", "--tp", "8")])["lws.yaml"]
+    assert changed == text.replace('- "16"\n', '- "8"\n')
+    changed = after(f"k8s:{path}#worker/sglang", [change("set", "--tp", "8")])["lws.yaml"]
+    assert changed == text.replace('--tp, "16"', '--tp, "8"')
+    twice = write(tmp_path, "twice.yaml", f"{(DATA / 'kubernetes/deployment.yaml').read_text()}\n---\n" * 2)
+    with pytest.raises(LaunchError, match="2 containers have this name"):
+        plan(f"k8s:{twice}", NEW, RELEASE)
 
 
 # Hostile files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ from subprocess import CompletedProcess
 
 import pytest
 from test_pages import JSON, ask
-from webbox import FINDING, NOW, House, lived_in
+from webbox import FINDING, NOW, House, document, lived_in, seen
 
 from specwatch.acting import approval
 from specwatch.acting.proposals import Inbox, Proposal, dumps, leave, loads
 from specwatch.errors import ConfigError
 from specwatch.settings import Web
+from specwatch.storage.actions import Actions, new
 from specwatch.storage.store import Recovered
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -102,6 +104,101 @@ def test_what_cannot_be_approved(house: House) -> None:
     assert send(house) == 409
     assert "does not fire any more" in ask(house, PATH).text
     assert left(house) == []
+
+
+def lines(house: House) -> str:
+    """The page of the approval as one line of text."""
+    return " ".join(re.sub(r"<[^>]*>", " ", ask(house, PATH).text).split())
+
+
+def test_the_form_says_what_the_policy_will_say(house: House) -> None:
+    page = lines(house)
+    assert "Does the mode allow it? yes a person asked for it" in page
+    assert "Is it a fix that may be applied? yes drop-speculation is safe" in page
+    assert "Is the server really down? asked when it is applied" in page
+    assert "Is the cause proved? yes" in page
+    assert "Is the breaker closed? yes" in page, "nothing was ever changed"
+    house.statuses.clear()
+    assert "Is it a fix that may be applied? asked when it is applied" in lines(house)
+
+
+def changed(house: House, **changes: str) -> None:
+    first, *rest = house.settings.servers
+    house.settings = replace(house.settings, servers=(replace(first, **changes), *rest))  # type: ignore[arg-type]
+
+
+def tripped(house: House) -> None:
+    store = Actions(house.folder / "actions")
+    store.trip("llama", "two attempts did not help", NOW)
+    store.close()
+
+
+BOUND: dict[str, tuple[Callable[[House], object], str]] = {
+    "a script that nothing tells of": (
+        lambda house: changed(house, target="script:/srv/run.sh"),
+        "Is the server really down? No: could not tell: nothing but a health endpoint tells",
+    ),
+    "a server that answers": (
+        lambda house: house.tally.up.update(llama=True),
+        "Is the server really down? No: http://127.0.0.1:1/health answered when it was last asked",
+    ),
+    "an open breaker": (tripped, "Is the breaker closed? No: the breaker is open: two attempts did not help"),
+    "an experimental rule": (
+        lambda house: house.statuses.update({"some-rule": "experimental"}),
+        "Is it a fix that may be applied? No: the rule is experimental",
+    ),
+    "a mode that binds people": (
+        lambda house: setattr(
+            house, "settings", replace(house.settings, policy=replace(house.settings.policy, mode="propose"))
+        ),
+        "Does the mode allow it? No: the mode is propose",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_what_is_bound_to_be_refused_is_not_offered(house: House, name: str) -> None:
+    change, says = BOUND[name]
+    if name == "a server that answers":
+        changed(house, health="http://127.0.0.1:1/health")
+    assert 'type="radio"' in ask(house, PATH).text
+    change(house)
+    assert f"It would be refused. {says}" in lines(house)
+    assert 'type="radio"' not in ask(house, PATH).text
+    before = ask(house, PATH.removesuffix("/approve")).text
+    assert "Nothing can be approved now." in before
+    assert f"{PATH}" not in before
+    assert send(house) == 409
+    assert left(house) == []
+
+
+def test_a_script_with_a_health_endpoint_is_asked_about_later(house: House) -> None:
+    changed(house, target="script:/srv/run.sh", health="http://127.0.0.1:1/health")
+    assert "Is the server really down? asked when it is applied" in lines(house)
+    assert send(house) == 200
+
+
+def test_of_several_fixes_only_the_untried_one_is_offered(house: House) -> None:
+    fixes = json.loads(document())["fixes"]
+    house.commit(seen(at=NOW - 1, fixes=[*fixes, {**fixes[0], "id": "shorter-draft"}]))
+    store = Actions(house.folder / "actions")
+    begun = new(server="llama", fix="drop-speculation", target="systemd:sglang.service", asked_by="person",
+                fingerprint=FINDING, details={"written": True})  # fmt: skip
+    store.advance(store.begin(begun, 1, NOW - 5000), "failed", NOW - 4000, because="no")
+    store.reset("qwen", NOW)
+    store.close()
+    page = lines(house)
+    assert "drop-speculation safe It would be refused. Is the fix untried for this finding? No:" in page
+    assert ask(house, PATH).text.count('type="radio"') == 1
+    assert send(house, fix="drop-speculation") == 409
+    assert send(house, fix="shorter-draft") == 200
+
+
+def test_what_was_done_and_cannot_be_read_is_asked_about_later(house: House) -> None:
+    (house.folder / "actions").mkdir()
+    (house.folder / "actions" / "actions.db").write_text("no database")
+    assert "Is the breaker closed? asked when it is applied" in lines(house)
+    assert send(house) == 200
 
 
 def test_without_a_token_file_there_is_nothing_to_approve(house: House) -> None:

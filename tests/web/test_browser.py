@@ -51,7 +51,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     token = folder / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    target = f'target = "script:{EXAMPLES / "launch.sh"}"\n'
+    # nobody listens at port 1: without a health endpoint nothing could be approved for a script
+    target = f'target = "script:{EXAMPLES / "launch.sh"}"\nhealth = "http://127.0.0.1:1/health"\n'
     with daemon(folder, logs, f'token_file = "{token}"\n', target) as url:
         logs["llama-70b"].write_bytes((EXAMPLES / "server.log").read_bytes())
         logs["qwen"].write_bytes(hostile_log())
@@ -247,7 +248,15 @@ def test_a_fix_is_approved_with_the_token_only(browser: webdriver.Chrome, url: s
     browser.get(f"{url}/findings/llama-70b/{finding(url, 'llama-70b')}")
     browser.find_element(By.LINK_TEXT, "See what will run, and approve").click()
     until(lambda: "launch.sh" in shown(browser))
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+    summaries = browser.find_elements(By.CSS_SELECTOR, "details summary")
+    assert summaries
+    for summary in summaries:
+        assert "Is the cause proved?" not in shown(browser)
+        summary.click()
+        until(lambda: "Is the cause proved? yes" in shown(browser))
+        assert "Is the server really down? asked when it is applied" in shown(browser)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+        summary.click()
     for token, heading in (("a wrong one", "That is not the token."), (TOKEN, "Approved")):
         browser.find_element(By.CSS_SELECTOR, "input[value=drop-speculation]").click()
         browser.find_element(By.ID, "token").send_keys(token)

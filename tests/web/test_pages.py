@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -381,6 +383,10 @@ def test_without_a_url_only_our_own_names_count(tmp_path: Path) -> None:
     house = House(tmp_path, web=Web(listen="watch.internal:9117"))
     assert ask(house, "/healthz", host="watch.internal:9117").status_code == 200
     assert ask(house, "/healthz", host="watch.example.org").status_code == 421
+    house.settings = replace(house.settings, web=Web(listen="0.0.0.0:9117"))
+    name = socket.gethostname()
+    assert ask(house, "/healthz", host=f"{name}:9117").status_code == 200, "what its links call it"
+    assert ask(house, "/healthz", host=f"{name}.evil.example:9117").status_code == 421
 
 
 def ratio(one: str, two: str) -> float:

@@ -73,6 +73,7 @@ class House:
         self.tally = Tally(started=NOW, turned=100.0, turned_wall=NOW)
         self.said: list[tuple[str, dict[str, object]]] = []
         self.now = 101.0
+        self.statuses = {"some-rule": "stable"}
         self.store = Store(folder, self.said.append)  # type: ignore[arg-type]
 
     def commit(self, *facts: Fact) -> None:
@@ -84,7 +85,7 @@ class House:
 
         site = Site(
             settings=lambda: self.settings, state=self.folder, tally=self.tally,
-            now=lambda: self.now, wall=lambda: NOW,
+            now=lambda: self.now, wall=lambda: NOW, status_of=self.statuses.get,
         )  # fmt: skip
         metrics = Metrics(lambda: self.settings, self.folder, self.tally, lambda: NOW)
         return application(site, metrics.text, take, say)

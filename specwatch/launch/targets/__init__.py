@@ -11,7 +11,7 @@ from pathlib import Path
 
 from specwatch.domain import Change
 from specwatch.errors import ConfigError, LaunchError
-from specwatch.launch.targets import compose, kubectl, kubernetes, process, script, systemd
+from specwatch.launch.targets import compose, composefiles, kubectl, kubernetes, process, script, systemd
 from specwatch.launch.targets.base import DISK, ApiPatch, Edit, Files, Rewrite, Targeted
 
 
@@ -72,10 +72,15 @@ def plan(target: str, changes: Sequence[Change], sglang: str, files: Files = DIS
     found = read(f"{kind}:{rest}" if kind else target, files)
     if len(found) > 1:
         names = dict.fromkeys(one.name for one in found)
-        if len(names) == 1:  # the leader and the workers of a group
+        if len(names) == 1:  # two objects of one file
             raise LaunchError(f"{target}: {len(found)} containers have this name; change them together, by hand")
         raise LaunchError(f"{target}: holds {len(found)} launches; name one of {', '.join(names)}")
     return planning.edits(kind, rest, found[0], changes, sglang, files) if changes else ()
+
+
+def compose_files(named: str, files: Files = DISK) -> tuple[str, ...]:
+    """The files that `docker compose` makes a project of, where a target names these. Raises ConfigError."""
+    return tuple(str(path) for path in composefiles.made_of(named, files))
 
 
 def _spec(path: str) -> str:
@@ -84,8 +89,13 @@ def _spec(path: str) -> str:
 
 
 def _folder(folder: Path) -> Iterator[Targeted]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in SUFFIXES and path.is_file() and (kind := kind_of(path)):
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file()]
+    kinds = {path: kind for path in paths if (kind := kind_of(path))}
+    parts: set[Path] = set()
+    for path in (path for path, kind in kinds.items() if kind == "compose"):
+        parts |= {part.resolve() for part in composefiles.parts(str(path), DISK)} - {path.resolve()}
+    for path, kind in kinds.items():
+        if path.resolve() not in parts:  # an override, or what others include or extend, is no launch of its own
             yield from KINDS[kind](_spec(str(path)), DISK)
 
 
@@ -99,4 +109,4 @@ def kind_of(path: Path, files: Files = DISK) -> str | None:
     return "script"
 
 
-__all__ = ["DISK", "ApiPatch", "Edit", "Files", "Rewrite", "Targeted", "plan", "read"]
+__all__ = ["DISK", "ApiPatch", "Edit", "Files", "Rewrite", "Targeted", "compose_files", "plan", "read"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from specwatch.domain import Value
+from specwatch.domain import Container, Value
 from specwatch.errors import ConfigError, LaunchError
 from specwatch.plainfile import opened
 
@@ -51,7 +51,8 @@ class Targeted:
     """One launch in a target: its name, the command as text or as tokens, and the environment it is started with.
 
     `path_maps` are the container paths that the target itself mounts from the host; `folder` is the directory that the
-    server is started in, empty where the target does not tell.
+    server is started in, empty where the target does not tell. `container` is what the target makes around the command,
+    None where it makes none.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Targeted:
     env: Mapping[str, str] = field(default_factory=dict)
     path_maps: tuple[tuple[str, str], ...] = ()
     folder: str = ""
+    container: Container | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,13 @@ def text_of(path: Path) -> str:
         if len(data) > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST >> 20} MB, not a file of launches")
         return data.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{path}:{line}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}. Write that line in "
+            "UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1), or give the command itself instead (--launch)"
+        ) from None
+    except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 

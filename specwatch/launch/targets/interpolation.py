@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from specwatch.launch.layers import Layer, Part
+from specwatch.launch.targets.base import Files
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LINE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.]*)[ \t]*[=:][ \t]*(.*?)[ \t\r]*$", re.ASCII)
@@ -68,6 +70,27 @@ def _closing(text: str, opened: int) -> int:
 
 
 # .env files
+
+
+def read(path: Path, files: Files, known: Mapping[str, str]) -> dict[str, str]:
+    """What an `.env` file sets, nothing where it is not there; `known` goes before its own names in `${NAME}`."""
+    return meant(files.text(path), known, {}) if files.is_file(path) else {}
+
+
+def meant(text: str, known: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a file of assignments, those in its values filled in, but for values in single quotes.
+
+    Mirrors compose-go: dotenv/parser.go. A name is looked up in `known`, then above in the file, then in `earlier`.
+    """
+    held: dict[str, str] = {}
+    for name, start, end, value in assignments(text):
+        mark = text[start : start + 1]
+        if mark != "'" and "$" in value:
+            if mark == '"':
+                value = _unquoted(text[start:end].replace("\\$", "$$"))
+            value = filled(value, {**earlier, **held, **known}).value
+        held[name] = value
+    return held
 
 
 def assignments(text: str) -> Iterator[tuple[str, int, int, str]]:

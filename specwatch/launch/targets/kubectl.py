@@ -13,8 +13,15 @@ from specwatch.domain import Value
 from specwatch.errors import ConfigError, LaunchError
 from specwatch.launch.layers import differences, spliced, word_edits
 from specwatch.launch.rewriting import Wanted
-from specwatch.launch.targets.base import ApiPatch, Files, Targeted, is_server
-from specwatch.launch.targets.kubernetes import Container, containers, filled, refuse_options, refuse_references
+from specwatch.launch.targets.base import ApiPatch, Files, Targeted
+from specwatch.launch.targets.kubernetes import (
+    Container,
+    containers,
+    filled,
+    refuse_options,
+    refuse_references,
+    servers,
+)
 
 TIMEOUT = 30.0
 """Seconds for one answer of the API."""
@@ -29,15 +36,16 @@ Operation = dict[str, Value]
 
 def read(spec: str, files: Files | None = None) -> Iterator[Targeted]:  # noqa: ARG001 - as every target is read
     """The containers of an object that start SGLang, or the one named after `#`. Raises ConfigError."""
-    for container in _wanted(spec, fetched(spec)):
-        yield container.targeted(f"k8s:{spec.partition('#')[0]}#{container.name}")
+    for container, name in _wanted(spec, fetched(spec)):
+        yield container.targeted(name)
 
 
 def taken_apart(spec: str) -> dict[str, str]:
-    """Namespace, kind, name and container of a target. Raises ConfigError."""
+    """Namespace, kind, name and container (`leader/NAME` of a LeaderWorkerSet) of a target. Raises ConfigError."""
     found = _SPEC.fullmatch(spec)
     parts = {key: value or "" for key, value in found.groupdict().items()} if found else {}
-    if not parts or not all(_PART.fullmatch(value) for key, value in parts.items() if value or key != "container"):
+    plain = {**parts, "container": re.sub("^(?:leader|worker)/", "", parts.get("container", ""))}
+    if not parts or not all(_PART.fullmatch(value) for key, value in plain.items() if value or key != "container"):
         raise ConfigError(f"k8s:{spec}: expected k8s://NAMESPACE/KIND/NAME#CONTAINER")
     return parts
 
@@ -76,12 +84,10 @@ def _said(errors: str) -> str:
     return "; ".join(plain or lines)[-500:]
 
 
-def _wanted(spec: str, value: Mapping[str, Any]) -> Iterator[Container]:
-    wanted = taken_apart(spec)["container"]
-    found = [c for c in containers(value.get("spec"), ("spec",)) if wanted in ("", c.name)]
-    if wanted and not found:
-        raise ConfigError(f"k8s:{spec}: no container '{wanted}'")
-    yield from (one for one in found if is_server(" ".join(one.words)))
+def _wanted(spec: str, value: Mapping[str, Any]) -> Iterator[tuple[Container, str]]:
+    every = list(containers(value.get("spec"), ("spec",)))
+    for one in servers(every, taken_apart(spec)["container"], f"k8s:{spec}"):
+        yield one, f"k8s:{spec.partition('#')[0]}#{one.shown(every)}"
 
 
 # Changes
@@ -94,8 +100,8 @@ def plan(spec: str, ask: Callable[[Targeted], Wanted]) -> tuple[ApiPatch, ...]:
     if not version:
         raise LaunchError(f"k8s:{spec}: the object has no resourceVersion, so a change could not be made safely")
     part = taken_apart(spec)
-    container = next(iter(_wanted(spec, value)))
-    want = ask(container.targeted(f"k8s:{spec.partition('#')[0]}#{container.name}"))
+    container, name = next(iter(_wanted(spec, value)))
+    want = ask(container.targeted(name))
     refuse_options(want)
     new = _changed(container, want, spec)
     changed = [key for key in ("command", "args", "env") if container.table.get(key) != new.get(key)]

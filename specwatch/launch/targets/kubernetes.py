@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specwatch.domain import Container as Around
 from specwatch.errors import ConfigError, LaunchError
 from specwatch.launch.layers import Layer, Part
 from specwatch.launch.rewriting import Wanted
@@ -15,6 +16,7 @@ from specwatch.launch.targets.base import DISK, Files, Rewrite, Targeted, is_ser
 from specwatch.launch.targets.yamlwords import Kept, holder, write
 from specwatch.launch.yamltext import Path_, YamlText
 
+_ROLES = {"leaderTemplate": "leader", "workerTemplate": "worker"}
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]+)\)")
 
 
@@ -30,6 +32,20 @@ class Container:
     def name(self) -> str:
         """The container's name."""
         return str(self.table.get("name", ""))
+
+    @property
+    def role(self) -> str:
+        """Of a LeaderWorkerSet: `leader` or `worker`; empty for any other kind."""
+        return next((role for template, role in _ROLES.items() if template in self.at), "")
+
+    def is_named(self, wanted: str) -> bool:
+        """Whether a target's last part means this one: nothing, its name, or `leader/NAME` and `worker/NAME`."""
+        return wanted in ("", self.name) or (bool(self.role) and wanted == f"{self.role}/{self.name}")
+
+    def shown(self, every: Sequence[Container]) -> str:
+        """Its name, with the role where another of `every` has the same name."""
+        same = sum(one.name == self.name for one in every) > 1
+        return f"{self.role}/{self.name}" if same and self.role else self.name
 
     @property
     def env(self) -> dict[str, str]:
@@ -57,6 +73,7 @@ class Container:
             env=self.env,
             path_maps=tuple(_mounts(self.table, self.pod)),
             folder=str(self.table.get("workingDir") or ""),
+            container=_around(self.table, self.pod),
         )
 
 
@@ -101,6 +118,25 @@ def entries(table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
+def _around(container: Mapping[str, Any], pod: Mapping[str, Any]) -> Around:
+    """What the fixes have to know of the pod (kubernetes.io, Volumes, emptyDir; PodSpec: hostIPC, hostNetwork)."""
+    named = [
+        str(mount.get("name"))
+        for mount in entries(container, "volumeMounts")
+        if str(mount.get("mountPath", "")).rstrip("/") == "/dev/shm"  # noqa: S108 - compared, not written
+    ]
+    memory = [
+        empty
+        for volume in entries(pod, "volumes")
+        if volume.get("name") in named and isinstance(empty := volume.get("emptyDir"), dict)
+    ]
+    sizes = [str(one["sizeLimit"]) for one in memory if one.get("medium") == "Memory" and one.get("sizeLimit")]
+    options = {"sizeLimit": sizes[0]} if sizes else {}
+    if pod.get("hostIPC") is True:
+        options["hostIPC"] = "true"
+    return Around(kind="kubernetes", options=options, mounted=bool(named), host_network=pod.get("hostNetwork") is True)
+
+
 def _mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     hosts = {
         v.get("name"): v["hostPath"].get("path") for v in entries(pod, "volumes") if isinstance(v.get("hostPath"), dict)
@@ -115,16 +151,24 @@ def read(spec: str, files: Files = DISK) -> Iterator[Targeted]:
     """The containers of a manifest that start SGLang, or the one named after `#`."""
     file = spec.partition("#")[0]
     doc = YamlText(files.text(Path(file)), file)
-    for container in _wanted(spec, doc):
-        yield container.targeted(f"k8s:{file}#{container.name}")
+    for container, name in _wanted(spec, doc):
+        yield container.targeted(name)
 
 
-def _wanted(spec: str, doc: YamlText) -> Iterator[Container]:
+def _wanted(spec: str, doc: YamlText) -> Iterator[tuple[Container, str]]:
     file, _, wanted = spec.partition("#")
-    found = [c for n, value in enumerate(doc.data) for c in containers(value, (n,)) if wanted in ("", c.name)]
+    every = [c for n, value in enumerate(doc.data) for c in containers(value, (n,))]
+    for container in servers(every, wanted, file):
+        yield container, f"k8s:{file}#{container.shown(every)}"
+
+
+def servers(every: Sequence[Container], wanted: str, where: str) -> list[Container]:
+    """Those that start SGLang, and that a target's last part means. Raises ConfigError where it means none."""
+    found = [container for container in every if container.is_named(wanted)]
     if wanted and not found:
-        raise ConfigError(f"{file}: no container '{wanted}'")
-    yield from (container for container in found if is_server(" ".join(container.words)))
+        there = ", ".join(dict.fromkeys(container.shown(every) for container in every))
+        raise ConfigError(f"{where}: no container '{wanted}'; there are {there or 'none'}")
+    return [container for container in found if is_server(" ".join(container.words))]
 
 
 # Changes
@@ -134,8 +178,8 @@ def plan(spec: str, ask: Callable[[Targeted], Wanted], files: Files) -> tuple[Re
     """The edits of a manifest. Raises LaunchError."""
     path = Path(spec.partition("#")[0])
     doc = YamlText(files.text(path), str(path))
-    container = next(iter(_wanted(spec, doc)))
-    want = ask(container.targeted(f"k8s:{path}#{container.name}"))
+    container, name = next(iter(_wanted(spec, doc)))
+    want = ask(container.targeted(name))
     refuse_options(want)
     if isinstance(want.command, tuple):
         found = (holder(doc, (*container.at, key)) for key in ("command", "args"))

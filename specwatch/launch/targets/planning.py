@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from specwatch.domain import Change, Launch
+from specwatch.domain import Change, Container, Launch
 from specwatch.errors import ConfigError, LaunchError
+from specwatch.launch.container import KEYS
 from specwatch.launch.editing import command_text, edit
 from specwatch.launch.flags import table
 from specwatch.launch.parsing import parse
@@ -95,8 +96,14 @@ def _prove(
     for change in want.keys:
         _prove_key(change, launch, sglang, target.name)
     env = _expected_env(target, want, found[0])
-    if not _same(launch, before) or dict(found[0].env) != env:
+    if not _same(launch, before) or dict(found[0].env) != env or found[0].container != _around(target, want):
         raise LaunchError(f"{target.name}: {_because(kind, spec, after)}; nothing was changed")
+
+
+def _around(target: Targeted, want: Wanted) -> Container | None:
+    """The container around the command as it shall be."""
+    keys = {key: value for key, name in KEYS.items() if (value := want.options.get(name)) is not None}
+    return replace(target.container, options={**target.container.options, **keys}) if target.container else None
 
 
 def _same(one: Launch, other: Launch) -> bool:

@@ -5,7 +5,7 @@ where and as the real one fails: the lines are those of real logs (tests/data/lo
 time and process in their places. A launch that is right gets its /health. It decides with its own few lines of code
 what is wrong with a launch, never with specwatch's checks: those are what it puts to the test.
 
-`STANDIN_LOAD=SECONDS` lets the weights take a while.
+`STANDIN_LOAD=SECONDS` lets the weights take a while, `STANDIN_SHM=BYTES` lets its ranks need so much of /dev/shm.
 """
 
 from __future__ import annotations
@@ -110,6 +110,15 @@ def of_models(values: Mapping[str, Any], environ: Mapping[str, str]) -> Failure 
                 f"ValueError: DSpark mask_token_id={token} is outside the target vocab size {vocabulary}."
             )
     return None
+
+
+def of_container(environ: Mapping[str, str]) -> Failure | None:
+    """What torch says when the ranks exchange more than the container's /dev/shm holds."""
+    found = os.statvfs("/dev/shm")
+    if found.f_blocks * found.f_frsize >= int(environ.get("STANDIN_SHM", "0")):
+        return None
+    says = "RuntimeError: unable to write to file </torch_4211_1234_0>: No space left on device (28)"
+    return "standalone-vocab-tp1", says
 
 
 def standalone(values: Mapping[str, Any], target: int, draft: int) -> Failure | None:
@@ -249,7 +258,7 @@ def main(arguments: list[str]) -> None:
     if failure:
         play(*failed(failure, values))
         sys.exit(1)
-    failure = of_models(values, os.environ)
+    failure = of_models(values, os.environ) or of_container(os.environ)
     if failure is None:
         serve(values)
         return
