@@ -1,4 +1,4 @@
-"""Makes specwatch/launch/data/flags.json from sglang wheels or installed sglang folders.
+"""Makes specwatch/launch/data/flags.jsonl from sglang wheels or installed sglang folders.
 
     pip download --no-deps sglang==0.5.23 -d wheels
     python tools/make_flags.py wheels/*.whl
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from specwatch.launch import flags
 from specwatch.launch.extract import extract
@@ -23,13 +23,16 @@ def stored(path: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of every release in a table, as they would come from source."""
     if not path.exists():
         return {}
-    data = json.loads(path.read_text())
+    head, *lines = map(json.loads, path.read_text().rstrip("\n").split("\n"))
+    first = len(head["releases"])
+    then = first + head["choices"]
+    choices, records = lines[first:then], lines[then:]
     out: dict[str, list[dict[str, Any]]] = {}
-    for release, runs in data["releases"].items():
-        rows = [dict(data["records"][i]) for first, last in runs for i in range(first, last + 1)]
+    for release, runs in zip(head["releases"], lines, strict=False):
+        rows = [dict(records[i]) for begin, end in runs for i in range(begin, end + 1)]
         for row in rows:
             if "c" in row:
-                row["c"] = data["choices"][row["c"]]
+                row["c"] = choices[row["c"]]
         out[release] = rows
     return out
 
@@ -45,8 +48,16 @@ def read(path: Path) -> tuple[str, list[dict[str, Any]]]:
     return found.release, rows
 
 
-def pack(releases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """All releases in one object: every distinct record once, a release as runs of record numbers."""
+class Packed(NamedTuple):
+    """All releases: every distinct record once, a release as runs of record numbers."""
+
+    releases: dict[str, list[list[int]]]
+    choices: list[Any]
+    records: list[str]
+
+
+def pack(releases: dict[str, list[dict[str, Any]]]) -> Packed:
+    """Put all releases together."""
     records: list[str] = []
     place: dict[str, int] = {}
     choices: list[Any] = []
@@ -70,24 +81,16 @@ def pack(releases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
                 mine.append([number, number])
         runs[release] = mine
     oldest_first = sorted(runs, key=flags.version_key)
-    return {
-        "format": 1,
-        "releases": {release: runs[release] for release in oldest_first},
-        "choices": choices,
-        "records": [json.loads(text) for text in records],
-    }
+    return Packed({release: runs[release] for release in oldest_first}, choices, records)
 
 
-def write(packed: dict[str, Any], path: Path) -> None:
-    """One record a line, so that a new release is a readable diff."""
-    compact = {"separators": (",", ":"), "ensure_ascii": True}
-    lines = [f'{{"format":{packed["format"]},', '"releases":{']
-    rows = [f"{json.dumps(k)}:{json.dumps(v, **compact)}" for k, v in packed["releases"].items()]  # type: ignore[arg-type]
-    lines += [",\n".join(rows), "},", '"choices":[']
-    lines += [",\n".join(json.dumps(v, **compact) for v in packed["choices"]), "],", '"records":[']  # type: ignore[arg-type]
-    lines += [",\n".join(json.dumps(v, **compact) for v in packed["records"]), "]}"]  # type: ignore[arg-type]
+def write(packed: Packed, path: Path) -> None:
+    """The names of the releases, then the runs of one, a list of choices or a record a line: a readable diff."""
+    head = {"format": 2, "releases": list(packed.releases), "choices": len(packed.choices)}
+    rows = [*packed.releases.values(), *packed.choices]
+    lines = [json.dumps(row, separators=(",", ":")) for row in (head, *rows)]
     path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join([*lines, *packed.records]) + "\n")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Every flag of every known sglang release, and the resolution of spellings to flags exactly as argparse does it.
 
-The table of the sampled releases is `data/flags.json` (made by tools/make_flags.py); `table_from` reads the flags of
-any other sglang from its source. A release between two samples takes the older one.
+The table of the known releases is `data/flags.jsonl` (made by tools/make_flags.py); `table_from` reads the flags of
+any other sglang from its source. A release between two known ones takes the older one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specwatch.domain import Value
 from specwatch.errors import LaunchError
@@ -22,13 +21,12 @@ from specwatch.launch.foreign import FOREIGN, RENAMED
 if TYPE_CHECKING:
     from specwatch.launch.extract import Extracted
 
-DATA = Path(__file__).parent / "data" / "flags.json"
+DATA = Path(__file__).parent / "data" / "flags.jsonl"
 _NO_PROG = (0, 5, 10)
 """Since this release the parser calls itself `sglang serve` however it was started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
+class Flag(NamedTuple):
     """One flag of one release.
 
     `name` is its full current name, `names` every accepted full spelling, `dest` the argument of ServerArgs it sets.
@@ -188,26 +186,67 @@ class FlagTable:
 HELP = Flag(name="--help", names=("-h", "--help"), dest="help", action="help", nargs="0", type=None)
 
 
-def version_key(text: str) -> tuple[int, int, int]:
-    """The first three numbers of a version in any wording: `0.5.17 (guess)`, `v0.4.3.post4-cu125`, `0.5.11rc1`.
+def version_key(text: str) -> tuple[int, int, int, int]:
+    """The numbers of a version in any wording, its post-release last: `0.5.17 (guess)`, `v0.4.3.post4-cu125`.
 
-    Suffixes do not count: a release candidate has the flags of its release. (0, 0, 0) where there is no version.
+    Other suffixes do not count: a release candidate has the flags of its release. UNKNOWN where there is no version.
     """
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.?post(\d+))?", text)
     if not found:
-        return (0, 0, 0)
-    return (int(found[1]), int(found[2]), int(found[3] or 0))
+        return UNKNOWN
+    return (int(found[1]), int(found[2]), int(found[3] or 0), int(found[4] or 0))
+
+
+UNKNOWN = (0, 0, 0, 0)
+
+
+class _Data(NamedTuple):
+    """The file of all releases. What is of a release stays text until it is asked for: one needs a fifth of it."""
+
+    releases: Mapping[str, bytes]
+    choices: list[list[Value]]
+    records: list[bytes]
+
+    def runs(self, release: str) -> list[tuple[int, int]]:
+        """First and last numbers of the records of a release, in its order."""
+        found: list[tuple[int, int]] = json.loads(self.releases[release])
+        return found
+
+    def rows(self, release: str) -> list[dict[str, Any]]:
+        """The records of a release, in its order."""
+        lines = [line for first, last in self.runs(release) for line in self.records[first : last + 1]]
+        return _decoded(lines)
+
+
+def _decoded(lines: list[bytes]) -> list[Any]:
+    found: list[Any] = json.loads(b"[%b]" % b",".join(lines))
+    return found
 
 
 @lru_cache(maxsize=1)
-def _data() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(DATA.read_bytes())
-    return loaded
+def _data() -> _Data:
+    head, *lines = DATA.read_bytes().rstrip(b"\n").split(b"\n")
+    given = json.loads(head)
+    first = len(given["releases"])
+    then = first + given["choices"]
+    return _Data(dict(zip(given["releases"], lines, strict=False)), _decoded(lines[first:then]), lines[then:])
 
 
 def releases() -> tuple[str, ...]:
     """The releases with a table of their own, oldest first."""
-    return tuple(_data()["releases"])
+    return tuple(_data().releases)
+
+
+def releases_with(option: str) -> tuple[str, ...]:
+    """The known releases with a flag that begins with `option`, oldest first; found without making their tables."""
+    data = _data()
+    spelt = json.dumps(option)[:-1].encode()
+    fits = {number for number, line in enumerate(data.records) if spelt in line}
+    return tuple(
+        release
+        for release in data.releases
+        if any(not fits.isdisjoint(range(first, last + 1)) for first, last in data.runs(release))
+    )
 
 
 def __getattr__(name: str) -> tuple[str, ...]:
@@ -223,7 +262,7 @@ def known_release(sglang: str) -> str:
     """
     known = releases()
     key = version_key(sglang)
-    if key == (0, 0, 0):
+    if key == UNKNOWN:
         return known[-1]
     older = [release for release in known if version_key(release) <= key]
     return older[-1] if older else known[0]
@@ -233,34 +272,45 @@ def table(sglang: str = "") -> FlagTable:
     """The flags of a version of sglang. An empty version stands for the newest known release.
 
     A version without a table of its own has the flags of the known release before it (see `known_release`), and
-    leave to have those of the known release behind it.
+    leave to have those of the known release behind it; people say 0.5.4 of 0.5.4.post3, so that has leave to have those
+    of its last post-release.
     """
     release = known_release(sglang)
-    if version_key(sglang) == (0, 0, 0) or sglang.strip() == release:
+    if version_key(sglang) == UNKNOWN or (sglang.strip() == release == _last_post(release)):
         return _table(release)
     return _inexact(release, version_key(sglang))
 
 
+def _last_post(release: str) -> str:
+    """The last known post-release of a release; itself where it has none, or is one."""
+    *base, post = version_key(release)
+    return release if post else next(one for one in reversed(releases()) if [*version_key(one)][:3] == base)
+
+
 @lru_cache(maxsize=4)
 def _table(release: str) -> FlagTable:
-    return _build(release, _records(release), _data()["choices"])
-
-
-def _records(release: str) -> list[dict[str, Any]]:
     data = _data()
-    return [data["records"][i] for first, last in data["releases"][release] for i in range(first, last + 1)]
+    return _build(release, data.rows(release), data.choices)
 
 
 @lru_cache(maxsize=4)
-def _inexact(release: str, key: tuple[int, int, int]) -> FlagTable:
+def _inexact(release: str, key: tuple[int, int, int, int]) -> FlagTable:
     known = releases()
     own = _table(release)
     place = known.index(release)
-    if place + 1 == len(known) or key < version_key(known[0]):
-        return FlagTable(release, own.flags, own.fields, certain=key <= version_key(release) and place > 0)
-    later = _table(known[place + 1])
+    if key < version_key(known[0]):
+        return FlagTable(release, [_not_yet_withdrawn(flag) for flag in own.flags], own.fields, certain=False)
+    if place + 1 == len(known):
+        return FlagTable(release, own.flags, own.fields, certain=key <= version_key(release))
+    post = _last_post(release) if key == version_key(release) else release
+    later = _table(post if post != release else known[place + 1])
     flags = [_widened(flag, later.exact(flag.name)) for flag in own.flags]
     return FlagTable(release, flags, own.fields, later=later)
+
+
+def _not_yet_withdrawn(flag: Flag) -> Flag:
+    """A flag that the oldest known release refuses, for an older one: it may well have taken it."""
+    return flag._replace(action="ignored") if flag.action in ("refused", "raises") else flag
 
 
 def _widened(flag: Flag, later: Flag | None) -> Flag:
@@ -272,13 +322,20 @@ def _widened(flag: Flag, later: Flag | None) -> Flag:
         new = later.choices
         choices = None if new is None else (*choices, *(value for value in new if value not in choices))
     human = later.type == "human_readable_int" and flag.type == "int"
-    return replace(flag, choices=choices, type=later.type if human else flag.type)
+    return flag._replace(choices=choices, type=later.type if human else flag.type)
 
 
 @lru_cache(maxsize=32)
 def field_names(release: str) -> frozenset[str]:
     """The names of the arguments of ServerArgs in a known release."""
-    return frozenset(record["d"] for record in _records(release) if _is_field(record))
+    names = _names()
+    return frozenset().union(*(names[first : last + 1] for first, last in _data().runs(release))) - {""}
+
+
+@lru_cache(maxsize=1)
+def _names() -> list[str]:
+    """The name of the argument that each record is about, "" where it is about none; once for all releases."""
+    return [record["d"] if _is_field(record) else "" for record in _decoded(_data().records)]
 
 
 def _is_field(record: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from specwatch.errors import ConfigError, LaunchError
 from specwatch.launch import flags
+from specwatch.launch.command import parse
 from specwatch.launch.flags import table
 
 DATA = Path(__file__).parent.parent / "data" / "launch"
@@ -43,12 +44,15 @@ def test_the_newest_table_equals_the_real_parser() -> None:
         ("0.5.23", "0.5.23"),
         ("", "0.5.23"),
         ("unknown", "0.5.23"),
-        ("0.5.17 (guess)", "0.5.16"),
-        ("0.4.3.post4", "0.4.6"),
+        ("0.5.17 (guess)", "0.5.17"),
+        ("0.4.3.post4", "0.4.3.post4"),
+        ("v0.4.3.post4-cu125", "0.4.3.post4"),
+        ("0.4.3.post9", "0.4.3.post4"),
+        ("0.3.6", "0.4.0"),
         ("v0.4.6-cu124", "0.4.6"),
         ("0.5.11.post1", "0.5.11"),
         ("0.5.11rc1", "0.5.11"),
-        ("0.5.9", "0.5.7"),
+        ("0.5.24", "0.5.23"),
         ("1.0.0", "0.5.23"),
     ],
 )
@@ -57,10 +61,41 @@ def test_a_version_takes_the_nearest_release_that_is_not_newer(version: str, rel
     assert table(version).release == release
 
 
-def test_sixteen_releases_in_order() -> None:
-    assert len(flags.RELEASES) == 16
-    assert flags.RELEASES[0] == "0.4.6"
+def test_what_the_oldest_known_release_withdrew_an_older_one_may_have_taken() -> None:
+    text = "python -m sglang.launch_server --model-path m --enable-flashinfer-mla --tp 8"
+    assert parse(text, "0.4.4").value("tp_size") == 8
+    with pytest.raises(LaunchError, match="is deprecated"):
+        parse(text, "0.4.6")
+
+
+def test_ninety_two_releases_in_order() -> None:
+    assert len(flags.RELEASES) == 92
+    assert flags.RELEASES[0] == "0.4.0"
     assert flags.RELEASES[-1] == "0.5.23"
+    assert sorted(flags.RELEASES, key=flags.version_key) == list(flags.RELEASES)
+
+
+@pytest.mark.parametrize(
+    ("release", "token", "there"),
+    [
+        ("0.4.6.post1", "--pp-size", False),
+        ("0.4.6.post2", "--pp-size", True),
+        ("0.4.6", "--pp-size", True),
+        ("0.4.6", "--tool-server", False),
+        ("0.5.4", "--enable-ep-moe", True),
+        ("0.5.4.post3", "--enable-ep-moe", False),
+    ],
+)
+def test_a_post_release_has_flags_of_its_own_and_a_release_may_mean_its_posts(
+    release: str, token: str, there: bool
+) -> None:
+    assert (table(release).exact(token) is not None) is there
+
+
+def test_no_flag_is_missing_in_one_release_only() -> None:
+    tables = [{name for flag in table(one).flags for name in flag.names} for one in flags.RELEASES]
+    for before, between, after in zip(tables, tables[1:], tables[2:], strict=False):
+        assert not (before & after) - between
 
 
 @pytest.mark.parametrize(
@@ -101,11 +136,12 @@ def test_beyond_the_known_releases_nothing_is_claimed_of_an_unknown_flag() -> No
 
 
 def test_between_two_releases_flags_and_choices_of_both_count() -> None:
-    before, between, after = table("0.4.6"), table("0.4.6.post5"), table("0.4.8")
+    before, between, after = table("0.4.10.post2"), table("0.5.0"), table("0.5.1")
     added = next(f.name for f in after.flags if before.exact(f.name) is None)
     assert between.resolve(added).name == added
-    free = table("0.5.11.post1").resolve("--speculative-algorithm")
-    assert table("0.5.11").resolve("--speculative-algorithm").choices is not None
+    assert "lof" not in (before.resolve("--schedule-policy").choices or ())
+    assert "lof" in (between.resolve("--schedule-policy").choices or ())
+    free = table("0.4.4").resolve("--device")  # 0.4.4.post4 takes any
     assert free.choices is None
 
 
@@ -226,6 +262,6 @@ def test_the_table_file_is_small_and_what_the_tool_writes(tmp_path: Path) -> Non
     assert spec.loader is not None
     tool: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    tool.write(tool.pack(tool.stored(flags.DATA)), tmp_path / "flags.json")
-    assert (tmp_path / "flags.json").read_bytes() == flags.DATA.read_bytes()
-    assert flags.DATA.stat().st_size < 200_000
+    tool.write(tool.pack(tool.stored(flags.DATA)), tmp_path / "flags.jsonl")
+    assert (tmp_path / "flags.jsonl").read_bytes() == flags.DATA.read_bytes()
+    assert flags.DATA.stat().st_size < 250_000
