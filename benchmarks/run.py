@@ -270,9 +270,9 @@ def side_by_side(arguments: argparse.Namespace, folder: Path, environment: dict[
 
 
 def shapes(_arguments: argparse.Namespace, folder: Path, environment: dict[str, str]) -> Iterator[str]:
-    """Logs that are not plain, and one of a sick server."""
+    """The same lines as shippers and runtimes write them."""
     with (folder / "server.log").open("rb") as whole:
-        lines = whole.read(16 * 2**20).decode().split("\n")[:-1]
+        lines = whole.read(64 * 2**20).decode().split("\n")[:-1]
     at = "2026-01-05T08:00:00.000000000Z"
     made: dict[str, Callable[[str], str]] = {
         "plain": lambda line: line,
@@ -280,6 +280,17 @@ def shapes(_arguments: argparse.Namespace, folder: Path, environment: dict[str, 
         "Docker's JSON": lambda line: json.dumps({"log": f"{line}\n", "stream": "stderr", "time": at}),
         "a service's name in front": lambda line: f"web-1  | {line}",
         "coloured": lambda line: f"\x1b[32m{line[:21]}\x1b[0m{line[21:]}",
+        "journald's JSON": lambda line: json.dumps(
+            {
+                "_PID": "7",
+                "_SYSTEMD_UNIT": "sglang.service",
+                "MESSAGE": line,
+                "__REALTIME_TIMESTAMP": "1767600000000000",
+            }
+        ),
+        "a JSON formatter": lambda line: json.dumps(
+            {"asctime": line[1:20], "levelname": "INFO", "message": line.partition("] ")[2] or line}
+        ),
     }
     yield row("shape", "MB/s", "lines/s")
     yield row(*["---"] * 3)

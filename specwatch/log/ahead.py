@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from specwatch.errors import SpecwatchError
 from specwatch.log.anchors import Engine
+from specwatch.log.colours import View
 from specwatch.sources.blocks import BLOCK
 from specwatch.sources.chunks import Chunk, later_chunks
 
@@ -106,7 +107,8 @@ def _work(path: str, first: int, writing: int, search: Callable[[], Engine]) -> 
         engine = search()
         with os.fdopen(writing, "wb", buffering=1 << 16) as sink:
             for chunk in later_chunks(path, first):
-                found = [array("I", places) for places in engine.scan(memoryview(chunk.data)[: chunk.end])]
+                view = View(chunk)
+                found = [array("I", places) for places in engine.scan(memoryview(view.data)[: view.end])]
                 lines = chunk.lines(1, chunk.end)
                 sink.write(_HEAD.pack(chunk.offset, chunk.end, lines, len(found[0]), len(found[1])))
                 for places in found:

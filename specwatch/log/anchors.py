@@ -10,7 +10,7 @@ for instead (`routine.py`): slower, but at a cost that does not grow with the nu
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -135,7 +135,15 @@ def words(anchors: Sequence[str]) -> list[bytes]:
     """What to search for: those of the rules and those that are always needed, less any that holds another one."""
     texts = sorted({*FIXED, *anchors}, key=len)
     kept = [text for at, text in enumerate(texts) if not any(other in text for other in texts[:at])]
-    return [text.encode() for text in kept]
+    return list(dict.fromkeys(spelt.encode() for text in kept for spelt in _spellings(text)))
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """A text as it stands in a plain line, and in the JSON of most programs and of Go's."""
+    yield text
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    yield text
+    yield text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def engine(anchors: Sequence[str] = ()) -> Engine:

@@ -19,7 +19,8 @@ USAGE_ERROR = compiled(r"(?:[\w./-]+|[\w./-]*sglang serve): error: ")
 BREAK = compiled(
     r"usage: |Fatal Python error: |terminate called |what\(\): |\[rank\d+\]:\[|nanobind: "
     r"|(?:Killed|Aborted|Terminated)\b|\S+\.py:\d+: \w*Warning: |Process \S+:$|Exception (?:in thread|ignored)"
-    r"|\S+ hit an exception: |(?:Memory cgroup out|Out) of memory: Killed process|Thread \d+ \((?:active|idle)"
+    r"|\S+ hit an exception: |Initialization failed\. |[\w.-]{1,120} exited with code \d+$"
+    r"|(?:Memory cgroup out|Out) of memory: Killed process|Thread \d+ \((?:active|idle)"
 )
 _FAULT = compiled(r"(?:Current thread|Thread) 0x|Extension modules: |\s*File \"|\s*<no Python frame>|\s*$|\s+\.\.\.")
 _TERMINATE = compiled(
@@ -38,7 +39,7 @@ class Kind(Enum):
     TERMINATE = "terminate"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Block:
     """Lines that are still being collected. `complete`: what it is about has been read, more may belong to it.
 
@@ -109,8 +110,8 @@ class Block:
         """The block as one error: of a broken-off traceback, its first line and its last frame."""
         texts = [line.text for line in self.lines]
         if self.kind is Kind.EXCEPTION:
-            first = texts[0] if traceback.is_exception(texts[0]) else traceback.START
-            got = traceback.parse([first, *texts[1:]])
+            whole = traceback.is_exception(texts[0]) or traceback.FRAME.match(texts[0])
+            got = traceback.parse(texts if whole else [traceback.START, *texts[1:]])
             return (
                 got
                 if got.complete
@@ -125,10 +126,10 @@ class Block:
         return traceback.Traceback(error=texts[0], frames=_fault_frames(texts), chain=(), complete=True)
 
     def _has_frames(self) -> bool:
-        return any(traceback.FRAME.match(line.text) for line in self.lines[1:4])
+        return any(traceback.FRAME.match(line.text) for line in self.lines[:4])
 
     def _indented(self) -> bool:
-        return any(line.text.startswith("  File ") for line in self.lines[1:4])
+        return any(line.text.startswith("  File ") for line in self.lines[:4])
 
 
 def _plain(error: str, complete: bool = True) -> traceback.Traceback:

@@ -43,7 +43,7 @@ class Weight(IntEnum):
     STRONG = 4
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Candidate:
     """One possible incident while its run goes on.
 
@@ -60,6 +60,7 @@ class Candidate:
     root: LogLine
     lines: list[LogLine] = field(default_factory=list)
     frames: tuple[Frame, ...] = ()
+    callers: tuple[Frame, ...] = ()
     chain: tuple[str, ...] = ()
     ranks: list[str] = field(default_factory=list)
     clock: float | None = None
@@ -108,13 +109,17 @@ class Candidate:
 
     def saw_clock(self, now: float) -> None:
         """A headed line of clock `now` follows: does the block's own clock fit between its neighbours'?"""
-        if self.clock is None:
-            self.clock = now
-        if self.final or not self.own_clock or self.clock is None or self.before is None or now < self.before - SKEW:
+        if self.clock is None or (not self.own_clock and now + SKEW < self.clock and self._fits(now)):
+            self.clock = now  # also where the first that followed was ahead of its time, and so perhaps a client's
+        if self.final or not self.own_clock or self.clock is None or self.before is None or not self._fits(now):
             return
         if self.clock + SKEW < self.before or now + SKEW < self.clock:
             self.outlived = f"the clock of the block, {self.root.at}, does not fit between the lines around it"
             self.final = True
+
+    def _fits(self, now: float) -> bool:
+        """Whether a clock that follows is not older than the log was before."""
+        return self.before is None or now >= self.before - SKEW
 
     def saw_life(self, line: LogLine, now: float | None, *, batch: bool) -> None:
         """A batch or an answer follows: can the process that the block declares dead have written it?"""

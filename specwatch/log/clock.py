@@ -57,7 +57,7 @@ class Clock:
 
     Of the last MOST_CLOCKS dated headers within LOOKBACK bytes, one that is older than those before it by more than
     SKEW is odd (a forged one, or one of a file that was appended to another); only when many follow does the log's time
-    go back. After a jump of more than an hour the earlier time counts until some more headers have confirmed the jump.
+    go back. After a jump of more than SKEW the earlier time counts until some more headers have confirmed the jump.
 
     Nothing further back matters, so that lines can be skipped: `skipped` takes them, and their last bytes are only read
     when a time is asked for.
@@ -137,7 +137,7 @@ class Clock:
                 trusted = now
             elif now >= trusted - SKEW:
                 since_jump, old = since_jump + 1, 0
-                if now > trusted + _JUMP:
+                if now > trusted + SKEW:
                     earlier, since_jump = trusted if earlier is None else earlier, 0
                 elif since_jump >= _ENOUGH:
                     earlier, since_jump = None, 0

@@ -14,6 +14,8 @@ from specwatch.log.candidates import GRACE, Candidate, Weight
 from specwatch.log.clock import seconds
 from specwatch.log.streams import stream_of, voice_of
 
+_MULTIPROCESSING = "/multiprocessing/process.py"
+_LOGGING = ("/logging/__init__.py", "/logging/handlers.py")
 _INTERRUPTIONS = 50
 """Records after which a traceback without its exception line is not waited for any longer."""
 _BATCHES_WITHOUT_CLOCK = 5
@@ -96,12 +98,15 @@ def _over(block: Block, batch: LogLine) -> bool:
 
 
 def candidate(block: Block) -> Candidate | None:
-    """What a closed block may be; None for a Ctrl-C."""
+    """What a closed block may be; None for a Ctrl-C, and for what `logging` says of a line that it could not write."""
     got = block.parsed()
-    if got.error.startswith("KeyboardInterrupt"):
+    outermost = got.frames[0].file if got.frames else ""
+    if got.error.startswith("KeyboardInterrupt") or outermost.endswith(_LOGGING):
         return None
     in_main = not block.head.headed and any(frame.function == "<module>" for frame in got.frames)
-    weight = Weight.STRONG if in_main and block.weight is Weight.ASIDE else block.weight
+    # multiprocessing prints what its process did not catch, and ends it
+    ends_it = in_main or (not block.head.headed and outermost.endswith(_MULTIPROCESSING))
+    weight = Weight.STRONG if ends_it and block.weight is Weight.ASIDE else block.weight
     if weight > Weight.WEAK and echoes.is_weak_error(got.error):
         weight = Weight.WEAK
     hit = HIT.match(block.head.text)
@@ -110,6 +115,7 @@ def candidate(block: Block) -> Candidate | None:
         error=got.error,
         root=block.head,
         frames=got.frames,
+        callers=got.callers,
         chain=got.chain,
         ranks=list(block.head.ranks),
         complete=got.complete,

@@ -42,9 +42,10 @@ _LISTENS = compiled(r'INFO:     (?:Uvicorn running|Application startup complete|
 _SCHEDULER = compiled(
     r"Prefill batch|Decode batch|Load weight |KV Cache is allocated|Memory pool end|max_total_num_tokens="
 )
-_USERS = compiled(
-    r"(?:Receive|Finish)(?: OpenAI)?: |\[http_server\] Error|\{\"|Invalid request|Session opened|session id "
-    r"|Duplicate request|LoRA adapter|Hit invalid|Failed to compile|WARNING:  Invalid HTTP|Req Time Stats"
+_USERS = (
+    *("Receive: ", "Receive OpenAI: ", "Finish: ", "Finish OpenAI: ", "[http_server] Error", '{"', "Invalid request"),
+    *("Session opened", "session id ", "Duplicate request", "LoRA adapter", "Hit invalid", "Failed to compile"),
+    *("WARNING:  Invalid HTTP", "Req Time Stats"),
 )
 
 HARD_WATCHDOG = compiled(r"(?:\w+ )?[Ww]atchdog timeout \(self\.watchdog_timeout=[\d.]+(?:, self\.soft=False)?\)")
@@ -54,6 +55,8 @@ _CAUSE = compiled(
 )
 _FAULT = compiled(
     r"Memory access fault by GPU node-\d+ \(Agent handle: "
+    r"|Error: Failed to initialize the TMA descriptor 801$"
+    r"|:0:\S*rocdevice\.cpp ?.{0,200}aborting with error : HSA_STATUS_ERROR_"
     r"|(?:munmap_chunk|free|malloc|realloc)\(\): (?:invalid|corrupted|unaligned|unsorted|mismatching|double free"
     r"|memory corruption|smallbin)"
     r"|double free or corruption \(|corrupted (?:size vs\. prev_size|double-linked list)"
@@ -62,7 +65,8 @@ ASSERTION = compiled(r"\S+\.(?:cu|cuh|cpp|h|hip):\d+: .{0,300}?Assertion `(?P<wh
 _DIED = compiled(
     r"Subprocess [\w-]+ \(pid=\d+\) crashed with exit code|Rank \d+ scheduler is dead\. Please check"
     r"|\[rank\d+\]:\[[EF]\S* [\d:.]+ ProcessGroup\w+\.cpp:\d+\] .*(?:Watchdog caught collective operation timeout"
-    r"|terminated with exception|connectFullMesh failed|Received a dump signal due to a collective timeout)"
+    r"|watchdog got stuck for \d|terminated with exception|connectFullMesh failed"
+    r"|Received a dump signal due to a collective timeout)"
 )
 _WEAK_ERROR = compiled(
     r"(?:[\w.]*\.)?EOFError$|RuntimeError: Rank \d+ scheduler died during initialization"
@@ -134,7 +138,7 @@ def is_schedulers(text: str) -> bool:
 
 def is_about_users(text: str) -> bool:
     """About one request, and likely to hold text of its sender."""
-    return _USERS.match(text) is not None
+    return text.startswith(_USERS)
 
 
 def is_cause(text: str) -> bool:

@@ -261,13 +261,16 @@ class Assembler:
         if inside or text.startswith(routine.BARE):
             return  # nothing in a line of a JSON string, or in a routine line, starts anything
         if text[:1] in (" ", "\t"):
-            if "+ Exception Group Traceback (" in text:
+            if "+ Exception Group Traceback (" in text or (first and traceback.FRAME.match(text)):
                 self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE))
+            self._first = first and not self._blocks.open  # a log that begins in the middle of a traceback
             return
         if text == traceback.START:
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.ASIDE))
         elif HIT.match(text):
             self._blocks.open.append(self._block(Kind.EXCEPTION, line, Weight.STRONG))
+        elif text.startswith("Initialization failed. ") and text.endswith(traceback.START):
+            self._blocks.open.append(self._block(Kind.EXCEPTION, line, weight_of(text)))  # before 0.3
         elif text.startswith("usage: ") and ("[-h]" in text or text.startswith("usage: sglang")):
             if self._time.is_over() or not self._time.run.starts:
                 self._starts("", self._time.clock.latest(line.offset), line)
@@ -330,7 +333,7 @@ class Assembler:
         if cause.weight is not Weight.STRONG:
             cause.weight = Weight.STRONG
             cause.starting = cause.starting or self._time.run.is_starting(cause)
-        cause.frames = found.frames
+        cause.frames, cause.callers = found.frames, found.callers
         cause.chain += (found.error, *found.chain)
         cause.ranks += [rank for rank in found.ranks if rank not in cause.ranks]
         cause.scheduler = cause.scheduler or (found.scheduler and found.root.ranks == cause.root.ranks)

@@ -7,16 +7,20 @@ and a clock, level or stream. `Records` decides whether a source writes such lin
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
+from typing import NamedTuple
 
 from specwatch.domain import Value
 from specwatch.lazy import compiled
 
-_MESSAGE = ("message", "msg", "log", "MESSAGE", "text")
+MESSAGE = ("message", "msg", "log", "MESSAGE", "text")
 _CLOCK = ("asctime", "timestamp", "time", "@timestamp", "ts", "datetime", "date")
 _LEVEL = ("levelname", "level", "severity", "lvl", "log.level")
-_TRACE = ("exc_info", "exception", "stack_trace", "stack", "traceback")
+TRACE = ("exc_info", "exception", "stack_trace", "stack", "traceback")
+_UNITS = ("CONTAINER_NAME", "_SYSTEMD_USER_UNIT", "_SYSTEMD_UNIT")
+NAMING = ("kubernetes", "_HOSTNAME", *_UNITS)
+"""Keys that tell services, containers and units of one log apart."""
 _NAIVE = compiled(
     r'\{"(?:asctime|timestamp|time|ts)": "(?P<at>[^"]{1,40})", '
     r'(?:"\w{1,20}": (?:"[^"]{0,200}"|\d+), ){0,6}"(?:message|msg)": "(?P<text>.*)'
@@ -25,10 +29,10 @@ _DATED = compiled(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _DOCKERS = {"log", "stream", "time", "attrs"}
 """All that a line of Docker's json-file driver may hold; shippers add fields and drop the newline."""
 _LONGEST = 1024 * 1024
+_SERVES = ("INFO:     Uvicorn running on", "Prefill batch", "Decode batch", "The server is fired up")
 
 
-@dataclass(slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """A JSON line: its message, and whether the program itself wrote it (`own`) or a transport wrapped a plain line.
 
     `more` says that a runtime split the line and that the rest follows. `trace` is a traceback kept beside the message.
@@ -60,7 +64,7 @@ def record(line: str) -> Record | None:
 
 
 def _read(fields: dict[str, Value]) -> Record | None:
-    key = next((key for key in _MESSAGE if key in fields), None)
+    key = next((key for key in MESSAGE if key in fields), None)
     if key is None:
         return None
     text = _text(fields[key])
@@ -79,7 +83,7 @@ def _read(fields: dict[str, Value]) -> Record | None:
         return Record(text=text, at=_clock(micros), name=name) if micros is not None else None
     if clock is None and not level and stream is None:
         return None
-    trace = next((got for key in _TRACE if isinstance(got := fields.get(key), str)), "")
+    trace = next((got for key in TRACE if isinstance(got := fields.get(key), str)), "")
     return Record(text=text, at=_clock(clock), own=level, trace=trace, name=name)
 
 
@@ -90,7 +94,7 @@ def _name(fields: dict[str, Value]) -> str:
         told = [pod.get(key) for key in ("namespace_name", "pod_name", "container_name")]
         return "/".join(part for part in told if isinstance(part, str) and part)
     host = fields.get("_HOSTNAME")
-    for key in ("CONTAINER_NAME", "_SYSTEMD_USER_UNIT", "_SYSTEMD_UNIT"):
+    for key in _UNITS:
         if isinstance(unit := fields.get(key), str) and unit:
             return f"{host}/{unit}" if isinstance(host, str) and host else unit
     return ""
@@ -122,9 +126,9 @@ def _clock(value: Value) -> str | None:
         return f"{day}T{time}.{fraction}" if fraction else f"{day}T{time}"
     try:
         number = float(value) if isinstance(value, (int, float, str)) else 0.0
-        while number > 1e11:
+        while 1e11 < number < inf:
             number /= 1000
-        return datetime.fromtimestamp(number, UTC).strftime("%Y-%m-%dT%H:%M:%S") if number > 0 else None
+        return datetime.fromtimestamp(number, UTC).strftime("%Y-%m-%dT%H:%M:%S") if 0 < number < inf else None
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -146,9 +150,12 @@ class Records:
         """A server starts: how it will log is open again."""
         self.serving = False
 
-    def serves(self) -> None:
-        """A plain line shows that clients can reach the server."""
-        self.serving = True
+    def heard(self, message: str) -> None:
+        """A message came in a line that is no record: it may show that clients can reach the server."""
+        if message.startswith(_SERVES):
+            self.serving = True
+        elif message.startswith("server_args="):
+            self.starts()
 
     def accept(self, line: str) -> Record | None:
         """The record that a line is, unless this source writes none."""

@@ -37,20 +37,21 @@ class Level(IntEnum):
 
 
 _ANSWER = ACCESS + r"\d"
-_WORDS: dict[Level, tuple[str, ...]] = {
+WORDS: dict[Level, tuple[str, ...]] = {
     Level.REQUESTS: REQUESTS,
     Level.ACCESS: (*REQUESTS, _ANSWER),
     Level.BATCHES: (*REQUESTS, _ANSWER, *BATCHES),
 }
+"""How the messages of routine lines begin."""
 
 
 @cache
-def _other(level: Level) -> re.Pattern[bytes]:
+def other(level: Level) -> re.Pattern[bytes]:
     """A newline before a line that is not routine.
 
     A bracket that is no header begins a bare line with [2, which starts nothing either.
     """
-    return re.compile(rb"\n(?!\[2[^\]\n]*+(?:\n|\] (?:%b))|INFO:)" % "|".join(_WORDS[level]).encode())
+    return re.compile(rb"\n(?!\[2[^\]\n]*+(?:\n|\] (?:%b))|INFO:)" % "|".join(WORDS[level]).encode())
 
 
 def next_other(data: bytes | bytearray, start: int, end: int, level: Level) -> int:
@@ -58,7 +59,7 @@ def next_other(data: bytes | bytearray, start: int, end: int, level: Level) -> i
 
     Lines begin at `start`, which has a newline before it, and end with the newline before `end`.
     """
-    found = _other(level).search(data, start - 1, end)
+    found = other(level).search(data, start - 1, end)
     return found.end() if found else end
 
 
@@ -90,7 +91,7 @@ class Standard:
 
     def scan(self, data: memoryview) -> tuple[list[int], list[int]]:
         """The first bytes of lines that are not routine, and the ends of UNACCEPTED; both in order."""
-        lines = [found.end() for found in _other(Level.BATCHES).finditer(data)]
+        lines = [found.end() for found in other(Level.BATCHES).finditer(data)]
         if lines and lines[-1] == len(data):
             lines.pop()
         return lines, [found.end() - 1 for found in _unaccepted().finditer(data)]
@@ -115,7 +116,7 @@ class Hyperscan:
 
         # Any: its stubs know bytes only, the engine takes every buffer
         self._database: Any = hyperscan.Database()
-        expressions = [others(_WORDS[Level.BATCHES], ("[2", "INFO:")).encode(), re.escape(UNACCEPTED)]
+        expressions = [others(WORDS[Level.BATCHES], ("[2", "INFO:")).encode(), re.escape(UNACCEPTED)]
         try:
             self._database.compile(expressions=expressions, ids=[0, 1], elements=2, flags=0)
         except hyperscan.error as problem:  # a processor without what it needs

@@ -34,7 +34,8 @@ start-up must not part a forged crash from the signs of life that deny it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specwatch.domain import Incident, Launch, LogLine, Role
 from specwatch.errors import LaunchError
@@ -54,8 +55,7 @@ ENOUGH_SCHEDULERS = 100
 """Batches after which it is known whether a run's schedulers carry rank labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quiet:
+class Quiet(NamedTuple):
     """Which routine lines tell a run nothing: up to a level, with clocks from `first` to before `last`.
 
     `unaccepted`: a batch line that says so tells something all the same.
@@ -75,7 +75,7 @@ class Quiet:
 _ROUTINE = {(level, unaccepted): Quiet(level, unaccepted=unaccepted) for level in Level for unaccepted in (False, True)}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Start:
     """One start-up: `text` is the server's record of its arguments, empty when it died before it wrote one.
 
@@ -100,7 +100,7 @@ class Start:
         return self._launch
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """Everything between two start-ups; several starts where servers start into one log side by side."""
 
@@ -354,6 +354,7 @@ class Run:
             root=_error_line(found),
             lines=(*self._milestones(found.root.ranks), *found.lines),
             frames=found.frames,
+            callers=found.callers,
             chain=found.chain,
             ranks=tuple(sorted(found.ranks)),
             run=starts[0].number if starts else 1,
@@ -388,7 +389,7 @@ def _error_line(found: Candidate) -> LogLine:
     first = found.error.split("\n", 1)[0]
     for line in reversed(found.lines):
         if first and line.text == first:
-            return replace(line, at=line.at or found.root.at, ranks=line.ranks or found.root.ranks)
+            return line._replace(at=line.at or found.root.at, ranks=line.ranks or found.root.ranks)
     return found.root
 
 

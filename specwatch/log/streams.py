@@ -83,9 +83,15 @@ class Streams:
         return tuple(told)
 
     @property
-    def leads(self) -> bool:
-        """Whether names are known that only context tells from text."""
-        return bool(self._leads)
+    def leads(self) -> int:
+        """How many names are known that only context tells from text."""
+        return len(self._leads)
+
+    def copy(self) -> Streams:
+        """The same, for lines that are to change nothing here."""
+        other = Streams()
+        other.plain, other._first, other._inner, other._leads = self.plain, self._first, self._inner, {**self._leads}
+        return other
 
     def saw(self, names: tuple[str, ...], text: str, *, headed: bool) -> None:
         """A line was framed: does it show that a server writes here without a name in front?"""

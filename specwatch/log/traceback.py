@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from specwatch.domain import Frame
 from specwatch.lazy import compiled
@@ -51,22 +51,25 @@ _MOST_LINES = 40
 _MOST_SOURCE = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(NamedTuple):
     """One exception of a chain; `error` is empty when the log breaks off before it."""
 
     error: str = ""
     frames: tuple[Frame, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traceback:
-    """What started it, and the errors that followed. `complete`: its exception line is there."""
+class Traceback(NamedTuple):
+    """What started it, and the errors that followed. `complete`: its exception line is there.
+
+    `callers` are the frames of the errors that followed, those of the last one first: the first error's own frames
+    begin only where somebody was ready to catch it.
+    """
 
     error: str
     frames: tuple[Frame, ...]
     chain: tuple[str, ...]
     complete: bool
+    callers: tuple[Frame, ...] = ()
 
 
 def is_exception(text: str) -> bool:
@@ -84,8 +87,14 @@ def parse(lines: Sequence[str]) -> Traceback:
     start = 0
     while start + 1 < len(told) and _hands_on(told[start].error, told[start + 1].error):
         start += 1
-    rest = tuple(link.error for link in told[start + 1 :])
-    return Traceback(error=told[start].error, frames=told[start].frames, chain=rest, complete=True)
+    rest = told[start + 1 :]
+    return Traceback(
+        error=told[start].error,
+        frames=told[start].frames,
+        chain=tuple(link.error for link in rest),
+        complete=True,
+        callers=tuple(frame for link in reversed(rest) for frame in link.frames),
+    )
 
 
 def trim(lines: Sequence[str]) -> str:
@@ -153,7 +162,7 @@ def _links(lines: Sequence[str]) -> list[Link]:
         elif _CARETS.match(line):
             continue
         elif frames and stripped and (line[0] in " \t" or not indented) and _goes_on(frames[-1].source):
-            frames[-1] = replace(frames[-1], source=f"{frames[-1].source} {stripped}".strip())
+            frames[-1] = frames[-1]._replace(source=f"{frames[-1].source} {stripped}".strip())
     close()
     return links
 

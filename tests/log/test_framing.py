@@ -35,6 +35,11 @@ def only(text: str) -> LogLine:
         ("[12-11 17:52:52] Rank 0 scheduler is dead.", "12-11T17:52:52", (), "Rank 0 scheduler is dead."),
         (f"2025-08-11 12:58:54 TP5] {HIT}", DAY, ("TP5",), HIT),
         (f"sglang-1  | [2025-08-11 12:58:54 TP3] {HIT}", DAY, ("TP3",), HIT),
+        (f"> [2025-08-11 12:58:54 TP3] {HIT}", DAY, ("TP3",), HIT),
+        (f"> > [2025-08-11 12:58:54 TP3] {HIT}", DAY, ("TP3",), HIT),
+        (f"[[2025-08-11 12](tel:2025-08-11 12):58:54 TP3] {HIT}", DAY, ("TP3",), HIT),
+        (f"2025-08-11T12:58:54.292138Z ERROR scheduler.run_scheduler_process: {HIT}   ", DAY + ".292138", (), HIT),
+        ("2025-08-11T12:58:54.292138Z  INFO smg::server: Starting", DAY + ".292138", (), "Starting"),
         (f"2025-08-11T20:58:54.21748708+08:00 stdout F [2025-08-11 12:58:54 TP2] {HIT}", DAY, ("TP2",), HIT),
         (f"[2025-11-06T02:09:46.576Z] [2025-08-11 12:58:54] {HIT}", DAY, (), HIT),
         (f"(SGLangEngine pid=952, ip=10.0.0.9) [2025-08-11 12:58:54 TP0] {HIT}", DAY, ("TP0",), HIT),
@@ -104,6 +109,35 @@ def test_a_progress_bar_is_split_off_what_follows_it() -> None:
 def test_nothing_else_is_split() -> None:
     for text in (f"INFO:     \r[2025-08-11 12:58:54] {HIT}", f"100% sure [2025-08-11 12:58:54] {HIT}"):
         assert [line.headed for line in framed(text)] == [False]
+
+
+def test_only_a_log_that_begins_quoted_is_quoted() -> None:
+    lines = framed(f"[2025-08-11 12:58:54] Hello\n> [2025-08-11 12:58:55] {HIT}\n")
+    assert [(line.headed, line.text) for line in lines][1:] == [(False, f"> [2025-08-11 12:58:55] {HIT}")]
+    lines = framed("> [2025-08-11 12:58:54] Hello\n>\n>   File x\n> > y\nz\n")
+    assert [line.text for line in lines] == ["Hello", "", "  File x", "y", "z"]
+
+
+@pytest.mark.parametrize("number", ["{} ", "{}:", "{:6d}\t", "{:>7} "])
+def test_a_log_that_was_copied_with_line_numbers(number: str) -> None:
+    copied = [f"[2025-08-11 12:58:54 TP3] {HIT}", '  File "x.py", line 4, in f', "", "ValueError: 7 is odd"]
+    text = "\n".join(number.format(at + 98) + line for at, line in enumerate(copied)) + "\n"
+    assert [line.text for line in framed(text)] == [HIT, *copied[1:]]
+    assert [line.text for line in framed('"2.log" 16498L, 2947832B\n' + text)][1:] == [HIT, *copied[1:]]
+
+
+@pytest.mark.parametrize("clock", ["[ 4711.102233] ", "[4711110.102233] ", "[Fri Jun  5 01:02:42 2026] "])
+def test_the_kernels_word_as_dmesg_shows_it(clock: str) -> None:
+    killed = "Out of memory: Killed process 2291 (sglang::schedul) total-vm:201327616kB"
+    assert only(clock + killed).text == killed
+    assert only(clock + "a line of something else").text == clock + "a line of something else"
+
+
+def test_only_a_log_that_begins_numbered_is_numbered() -> None:
+    lines = framed(f"[2025-08-11 12:58:54] Hello\n7 [2025-08-11 12:58:55] {HIT}\n")
+    assert [(line.headed, line.text) for line in lines][1:] == [(False, f"7 [2025-08-11 12:58:55] {HIT}")]
+    assert [line.text for line in framed("0: [2025-08-11 12:58:54] Hello\n7 is odd\n")][1:] == ["7 is odd"]  # srun
+    assert [line.text for line in framed("12 of 20 done\n13 of 20 done\n")] == ["12 of 20 done", "13 of 20 done"]
 
 
 def test_parts_of_a_line_are_joined() -> None:

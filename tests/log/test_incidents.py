@@ -65,6 +65,22 @@ def test_merged_logs_of_two_services_are_kept_apart() -> None:
     assert [(got.error, got.ranks) for got in found(log)] == [("OSError: a", ()), ("OSError: b", ("b-1",))]
 
 
+@pytest.mark.parametrize("above", ["", "           ^^^^^^^^^^^\n", "    return forward_call(*args, **kwargs)\n"])
+def test_a_log_that_begins_within_a_traceback(above: str) -> None:
+    (got,) = found(f"{above}{FRAMES}RuntimeError: odd\n\n" + DIED)
+    assert (got.error, got.role, got.outlived) == ("RuntimeError: odd", Role.CAUSE, "")
+    assert [frame.function for frame in got.frames] == ["run_scheduler_process", "run_event_loop"]
+
+
+def test_a_log_that_begins_within_a_traceback_that_the_server_outlived() -> None:
+    assert all(one.outlived for one in found(f"{FRAMES}RuntimeError: odd\n\n" + LISTENS))
+
+
+def test_only_a_log_begins_within_a_traceback() -> None:
+    (got,) = found(f"[2026-05-01 10:00:00] Load weight begin.\n{FRAMES}RuntimeError: odd\n\n" + DIED)
+    assert got.role is Role.ECHO
+
+
 def test_the_rest_of_a_cut_traceback_of_another_rank_is_an_echo() -> None:
     cut = crash("10:00:30", "", " TP1").removesuffix("\n\n\n")
     (got,) = found(ARGS + cut + "\n" + crash("10:00:30", "OSError: x", " TP0") + DIED)
@@ -158,6 +174,53 @@ def test_a_segmentation_fault_with_its_frames() -> None:
     (got,) = found(ARGS + dump + DIED)
     assert got.error == "Fatal Python error: Segmentation fault"
     assert [(frame.function, frame.line) for frame in got.frames] == [("load_weights", 318), ("weight_loader", 1254)]
+
+
+def test_what_a_process_did_not_catch_ended_it() -> None:
+    frames = '  File "/usr/lib/python3.12/multiprocessing/process.py", line 314, in _bootstrap\n    self.run()\n'
+    trace = f"Process worker-0:\nTraceback (most recent call last):\n{frames}RuntimeError: gave up\n"
+    health = '[2026-05-01 10:02:00] INFO:     10.0.0.5:50570 - "GET /health HTTP/1.1" 200 OK\n'
+    (got,) = found(SERVING + trace + health)
+    assert (got.error, got.outlived) == ("RuntimeError: gave up", "")
+    later = "".join(served(f"10:{minute}:00") + batch(f"10:{minute}:01") for minute in range(10, 40))
+    assert [one for one in found(SERVING + trace + later) if not one.outlived] == []
+
+
+def test_a_line_that_could_not_be_logged_is_no_crash() -> None:
+    trouble = (
+        "--- Logging error ---\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/logging/__init__.py", line 1113, in emit\n'
+        "    stream.write(msg + self.terminator)\n"
+        "RuntimeError: reentrant call inside <_io.BufferedWriter name='<stderr>'>\n"
+        "Call stack:\n"
+        '  File "/opt/sglang/srt/entrypoints/engine.py", line 343, in sigquit_handler\n'
+        "    logger.error(\n"
+        "Message: 'Received sigquit from a child proces. It usually means the child failed.'\nArguments: ()\n"
+    )
+    (got,) = found(ARGS + "[2026-05-01 10:00:30] Received sigquit from a child proces.\n" + trouble)
+    assert (got.role, got.error[:16]) == (Role.ECHO, "Received sigquit")
+
+
+def test_the_end_of_a_container_is_no_part_of_a_message() -> None:
+    (got,) = found(
+        "".join(f"web-1  | {line}\n" for line in crash("10:00:30").rstrip().splitlines()) + "web-1 exited with code 1\n"
+    )
+    assert got.error == "ValueError: repeats can not be negative"
+
+
+def test_the_oldest_releases_announce_a_failed_start() -> None:
+    head = "Initialization failed. router_init_state: Traceback (most recent call last):\n"
+    (got,) = found(head + FRAMES + "KeyError: 'lm_head.weight'\nInitialization failed. detoken_init_state: init ok\n")
+    assert (got.error, got.role) == ("KeyError: 'lm_head.weight'", Role.CAUSE)
+
+
+def test_the_last_word_of_amds_runtime_is_a_cause_where_a_rule_knows_it() -> None:
+    word = ":0:rocdevice.cpp            :3675: 2139 us:  Callback: Queue 0x7 aborting with error : HSA_STATUS_ERROR_X"
+    end = f"{word}\nFatal Python error: Aborted\n\nCurrent thread 0x0 (most recent call first):\n{FRAMES}"
+    (got,) = found(end, lambda text: Role.CAUSE if text == word else None)
+    assert got.error == word
+    (unknown,) = found(end)
+    assert unknown.error == "Fatal Python error: Aborted"
 
 
 def test_a_cpp_termination() -> None:

@@ -17,6 +17,7 @@ from logtext import FRAMES
 from specwatch.domain import Incident, Role
 from specwatch.log import anchors, echoes, routine
 from specwatch.log.anchors import Engine
+from specwatch.log.colours import View
 from specwatch.log.framing import Framer
 from specwatch.log.incidents import Assembler
 from specwatch.log.prefilter import Search, Skimmer, incidents, skim
@@ -250,9 +251,9 @@ def test_a_healthy_stretch_is_not_framed(monkeypatch: pytest.MonkeyPatch) -> Non
     framed = []
     line = Skimmer.line
 
-    def counted(self: Skimmer, text: str, offset: int) -> Iterator[Incident]:
+    def counted(self: Skimmer, text: str, offset: int, view: View | None = None) -> Iterator[Incident]:
         framed.append(text)
-        return line(self, text, offset)
+        return line(self, text, offset, view)
 
     monkeypatch.setattr(Skimmer, "line", counted)
     lines = (SERVING + SERVING.replace(" 09:", " 10:") * 20).encode()

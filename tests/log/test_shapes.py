@@ -51,6 +51,7 @@ SHAPES: dict[str, Ship] = {
     "fluentd file": lambda line: (
         f"2026-11-30T14:00:00+00:00\tkube.sglang\t{json.dumps({'log': line, 'stream': 'stderr'})}"
     ),
+    "quoted in a mail": lambda line: f"> {line}",
     "padded": lambda line: f"{line}  \t",
     "vector": lambda line: json.dumps({"message": line, "timestamp": CLOCK + "Z", "host": "gpu-7"}),
 }

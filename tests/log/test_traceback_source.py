@@ -31,3 +31,16 @@ def test_source_is_capped() -> None:
     shown = ["    f("] + [f"    argument_{number}," for number in range(1000)]
     found = parse(["Traceback (most recent call last):", FRAME, *shown, "AssertionError"])
     assert len(found.frames[-1].source) < 500
+
+
+def test_frames_of_the_errors_that_followed_last_one_first() -> None:
+    lines = ["Traceback (most recent call last):"]
+    for number, name in enumerate(("inner", "middle", "outer")):
+        if number:
+            lines += ["", "During handling of the above exception, another exception occurred:", "", lines[0]]
+        lines += [f'  File "/x/{name}.py", line 1, in {name}', f"ValueError: {name}"]
+    found = parse(lines)
+    assert found.error == "ValueError: inner"
+    assert [frame.function for frame in found.frames] == ["inner"]
+    assert found.chain == ("ValueError: middle", "ValueError: outer")
+    assert [frame.function for frame in found.callers] == ["outer", "middle"]
