@@ -20,10 +20,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from launch_variety import RELEASE, any_flag, in_a_file, respelled
+
 from specwatch.checks import examine, refusal
+from specwatch.checks.parsing import reader
 from specwatch.domain import Status
 from specwatch.errors import LaunchError
 from specwatch.launch.command import parse
@@ -176,11 +180,13 @@ def launches(root: Path, seed: int, count: int) -> Iterator[Json]:
         argv += list(more_flags(dice, algorithm))
         if dice.random() < 0.3:
             argv += list(general_flags(dice))
-        env = (
-            {}
-            if dice.random() < 0.9
-            else {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": dice.choice(("1", "0", "true"))}
-        )
+        while dice.random() < 0.3:
+            argv += any_flag(dice)
+        if dice.random() < 0.15:
+            argv = respelled(dice, argv)
+        if dice.random() < 0.1:
+            argv = in_a_file(dice, argv, root, f"{seed}-{number}")
+        env = {name: dice.choice(values) for name, values in ENVIRONMENT.items() if dice.random() < 0.03}
         # without a draft path the worker mode builds no draft worker, which a real start does
         own_draft = algorithm in ("EAGLE", "EAGLE3") and "--speculative-draft-model-path" not in argv
         mode = "args" if algorithm == "NGRAM" or own_draft else "worker"
@@ -231,6 +237,14 @@ def more_flags(dice: random.Random, algorithm: str) -> Iterator[str]:
             yield from ("--attn-dp-size", "2")
 
 
+ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
+    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": ("1", "0", "true"),
+    "SGLANG_RAGGED_VERIFY_MODE": ("static", "compact", "STATIC", ""),
+    "SGLANG_ENABLE_DP_SPEC_PREFILL_COORDINATION": ("1", "0"),
+    "SGLANG_ENABLE_PP_SPEC": ("1", "0"),
+    "SGLANG_GRPC_PORT": ("0", "40000"),
+}
+"""Variables that the arguments' rules read."""
 GENERAL: tuple[tuple[str, ...], ...] = (
     ("--page-size", "0", "1", "16", "64"),
     ("--chunked-prefill-size", "-1", "0", "100", "4096"),
@@ -286,6 +300,15 @@ GENERAL: tuple[tuple[str, ...], ...] = (
     ("--enable-deterministic-inference",),
     ("--enable-dp-attention",),
     ("--enable-metrics",),
+    ("--disaggregation-mode", "prefill", "decode"),
+    ("--speculative-draft-attention-backend", "triton"),
+    ("--moe-a2a-backend", "deepep", "flashinfer", "none"),
+    ("--enable-return-aux-hidden-states",),
+    ("--moe-dp-size", "2"),
+    ("--attn-cp-size", "2"),
+    ("--attn-dp-size", "2", "3"),
+    ("--enable-two-batch-overlap",),
+    ("--enable-watermark",),
     ("--skip-server-warmup",),
 )
 """Flags beside speculation, with some of their values."""
@@ -302,11 +325,12 @@ def general_flags(dice: random.Random) -> Iterator[str]:
 def own_answer(case: Json) -> tuple[str, str | None, str | None]:
     """specwatch's answer: ok, refused or unknown, with exception and message."""
     argv = ["python", "-m", "sglang.launch_server", *case["argv"]]
+    models = LocalModels()
     try:
-        launch = parse([*(f"{k}={v}" for k, v in case["env"].items()), *argv] if case["env"] else argv, "0.5.23")
+        launch = parse(argv, RELEASE, read_file=reader(models), lenient=True)
     except LaunchError as error:
-        return ("refused", "SystemExit", error.refusal) if error.refusal else ("unknown", None, str(error))
-    verdicts = examine(launch, LocalModels())
+        return "unknown", None, str(error)
+    verdicts = examine(replace(launch, env={**launch.env, **case["env"]}), models)
     if case["mode"] == "args":
         verdicts = tuple(verdict for verdict in verdicts if verdict.phase == "arguments")
     for verdict in verdicts:

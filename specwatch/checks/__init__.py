@@ -6,7 +6,6 @@ Each takes (launch, models) and answers with a Verdict; `CHECKS` holds them in t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from specwatch.checks import (
     adjustments,
@@ -25,6 +24,9 @@ from specwatch.checks import (
     features,
     lora,
     mask_token,
+    option_models,
+    option_pairs,
+    option_values,
     parallel,
     parsing,
     quantization,
@@ -42,28 +44,45 @@ IN_ORDER: tuple[Check, ...] = (
     *parsing.CHECKS,
     serving.LOG_LEVEL,
     features.EARLY,
+    option_values.FIRST,
     serving.ENCRYPTION,
+    option_values.SERVING,
     configs.TARGET,
     quantization.SERVE,
     context.TARGET_CONTEXT,
     configs.DRAFT,
     configs.TOKENIZER,
     quantization.CHECK,
+    option_models.DECODING,
+    option_models.KINDS,
     features.MODEL_ARGUMENTS,
     features.ATTENTION,
+    option_models.STATE,
     features.SCORING,
+    option_models.HOST_CACHE,
     parallel.DATA_PARALLEL,
     parallel.CONTEXT_PARALLEL,
+    option_models.CONTEXT,
     parallel.EXPERT_PARALLEL,
+    option_models.EXPERTS,
     *arguments.CHECKS,
+    option_pairs.MODEL_PARTS,
     features.WEIGHT_CACHE,
-    serving.DIFFUSION,
     features.CACHES,
+    option_pairs.CACHES,
     features.UNIFIED_MEMORY,
+    serving.DIFFUSION,
+    option_pairs.END,
+    option_pairs.NODES,
     server_args.BEFORE_LORA,
+    option_pairs.MIXED,
     serving.PAGES,
     *lora.CHECKS,
+    option_pairs.DRAFT_EXPERTS,
+    option_pairs.BUCKETS,
     server_args.AFTER_LORA,
+    option_pairs.LAST,
+    option_pairs.REST,
     context.GIVEN_CONTEXT,
     dflash_config.DRAFT_CONFIG,
     dflash_config.TARGET_LAYERS,
@@ -105,7 +124,7 @@ def examine(launch: Launch, models: Models) -> tuple[Verdict, ...]:
         return verdicts
     because = f"the arguments are not all known: {arguments_unknown.because}"
     return tuple(
-        replace(v, status=Status.UNKNOWN, because=because) if v.status is Status.BROKEN else v for v in verdicts
+        v._replace(status=Status.UNKNOWN, because=because) if v.status is Status.BROKEN else v for v in verdicts
     )
 
 

@@ -6,14 +6,13 @@ _mla_backend_page_constraints and _page_size_default, and model_override_base.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks.subject import Subject
 from specwatch.errors import ModelError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(NamedTuple):
     """The backends in force: `base` for what names none of its own; None where SGLang picks one for the GPU."""
 
     base: str | None
@@ -38,11 +37,11 @@ def attention(subject: Subject) -> Attention:
     return Attention(base=base, prefill=prefill or base, decode=decode or base)
 
 
-_PLAIN = frozenset(
+PLAIN = frozenset(
     f"{name}ForCausalLM" for name in ("Llama", "Mistral", "Mixtral", "Qwen2", "Qwen2Moe", "Qwen3", "Qwen3Moe")
 )
 """Targets whose attention is chosen by the GPU alone: no latent attention, no sinks, no override of their own."""
-_SWAYING = ("enable_deterministic_inference", "enable_mis", "dllm_algorithm", "enable_beam_search", "enable_hisparse")
+_SWAYING = ("enable_deterministic_inference", "dllm_algorithm", "enable_beam_search", "enable_hisparse")
 
 
 def default_of_gpu(subject: Subject) -> str | None:
@@ -60,7 +59,7 @@ def default_of_gpu(subject: Subject) -> str | None:
         names = subject.target().architectures
     except ModelError:
         return None
-    if not names or names[0] not in _PLAIN:
+    if not names or names[0] not in PLAIN:
         return None
     topk, page = subject.number("speculative_eagle_topk"), subject.number("page_size")
     chain = topk is None or (topk == 1 and page in (None, 1))

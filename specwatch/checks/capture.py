@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
-
 from specwatch.checks.subject import Answer, Check, Subject, broken, fact
 from specwatch.domain import Phase
+from specwatch.releases import is_release, older
 
 NAME = "capture_hook"
 HOOKS = {"EAGLE3": ("eagle3",), "DFLASH": ("dflash",), "DSPARK": ("dspark", "dflash")}
@@ -33,12 +32,9 @@ def has_hook(architecture: str, hook: str, release: str) -> bool | None:
         return None
     marks: str = row[table["hooks"].index(hook)]
     releases: list[str] = table["releases"]
-    try:
-        wanted = Version(release) if release else Version(releases[-1])
-    except InvalidVersion:
-        wanted = Version(releases[-1])
-    before = [mark for mark, known in zip(marks, releases, strict=True) if Version(known) <= wanted]
-    after = [mark for mark, known in zip(marks, releases, strict=True) if Version(known) >= wanted]
+    wanted = release if is_release(release) else releases[-1]
+    before = [mark for mark, known in zip(marks, releases, strict=True) if not older(wanted, known)]
+    after = [mark for mark, known in zip(marks, releases, strict=True) if not older(known, wanted)]
     near = {before[-1] if before else after[0], after[0] if after else before[-1]}
     return near == {"1"} if len(near) == 1 and near != {"-"} else None
 

@@ -21,6 +21,8 @@ def _target(subject: Subject) -> Answer | None:
 def _draft(subject: Subject) -> Answer | None:
     """The draft's configuration is read whatever the algorithm is, even with none."""
     if subject.launch.value("speculative_draft_model_path") == "":
+        if subject.algorithm in (None, "NONE", "NGRAM"):
+            return None  # an empty name is no draft, and nothing asks for one
         return broken("draft-path-empty", "OSError", EMPTY, fact("draft_config", FLAG, "", "launch"))
     if subject.draft_path is None:
         return None

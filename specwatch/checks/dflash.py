@@ -6,7 +6,7 @@ Mirrors srt/speculative/dflash_utils.py: parse_dflash_draft_config. A DSPARK dra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks.subject import OVERRIDE, Answer, Subject, broken, fact
 from specwatch.domain import Value
@@ -15,8 +15,7 @@ from specwatch.models.base import ModelConfig
 DEFAULT_MASK_TOKEN = "<|MASK|>"  # noqa: S105 - a vocabulary entry: srt/speculative/dflash_utils.py
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One value of the draft's configuration, and where it stands: `key` as a path, `source` the file or flag."""
 
     value: Value

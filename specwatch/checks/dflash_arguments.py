@@ -8,10 +8,11 @@ from specwatch.checks import dflash, dflash_config
 from specwatch.checks.laws import Doubt, Law, law_check
 from specwatch.checks.parallel_facts import without_pipeline
 from specwatch.checks.speculation import COORDINATION, device
-from specwatch.checks.subject import Subject, Unreadable, older
+from specwatch.checks.subject import Subject, Unreadable
 from specwatch.domain import Value
 from specwatch.errors import ModelError
 from specwatch.models.base import ModelConfig
+from specwatch.releases import older
 
 DEFAULT_BLOCK = 16
 
@@ -19,7 +20,7 @@ DEFAULT_BLOCK = 16
 def _laws(subject: Subject) -> Iterator[Law | Doubt]:
     yield from _device(subject)
     yield from _attention_dp(subject)
-    if (subject.number("pp_size") or 1) != 1:
+    if subject.number("pp_size") not in (None, 1):
         yield Law(
             cause="pipeline",
             flags=("--pp-size",),

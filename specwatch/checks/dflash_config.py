@@ -6,7 +6,7 @@ srt/model_executor/model_runner_components/spec_aux_hidden_state.py: _resolve_df
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks import dflash, dflash_heads
 from specwatch.checks.dflash import Malformed, Setting
@@ -22,8 +22,7 @@ CONFIG, LAYERS, DEPTH, WIDTH = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(NamedTuple):
     """What SGLang knows of a DFLASH draft after the parse; None or 0 is what the draft does not name."""
 
     layers: int | None

@@ -7,7 +7,7 @@ _parse_lilicorr_config. Other than the older fields, most of these are read from
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks.dflash import Malformed, Setting, parse_number, section, setting
 from specwatch.domain import Value
@@ -16,8 +16,7 @@ from specwatch.models.base import ModelConfig
 WIDEST_CANDIDATES = 16  # srt: kernels/ops/speculative/lilicorr.py: MAX_FUSED_CANDIDATE_TOPK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extras:
+class Extras(NamedTuple):
     """Convolution and selector of a draft, 0 where it has none."""
 
     conv_group_size: int = 0

@@ -11,10 +11,11 @@ from types import MappingProxyType
 
 from specwatch.checks.backends import attention, page_size
 from specwatch.checks.speculation import algorithm
-from specwatch.checks.subject import Answer, Check, Subject, broken, fact, older
+from specwatch.checks.subject import Answer, Check, Subject, broken, fact
 from specwatch.domain import Evidence, Phase, Value
 from specwatch.errors import ModelError
 from specwatch.models.base import ModelConfig
+from specwatch.releases import older
 
 NAME = "draft_attention_backend"
 FAMILY = ("EAGLE", "EAGLE3", "STANDALONE")

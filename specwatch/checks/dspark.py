@@ -7,7 +7,7 @@ in srt/model_executor/model_runner_components/spec_aux_hidden_state.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks import dflash, dflash_config
 from specwatch.checks.dflash import Malformed, Setting
@@ -20,8 +20,7 @@ HEADS = ("vanilla", "gated", "rnn")
 DEFAULT_GAMMA = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(NamedTuple):
     """What SGLang knows of a DSPARK draft: None is what the draft does not name. `gamma` is its block size."""
 
     gamma: int | None

@@ -11,8 +11,9 @@ from specwatch.checks.dflash_config import bundles_dspark
 from specwatch.checks.laws import Doubt, Law, law_check
 from specwatch.checks.parallel_facts import without_pipeline
 from specwatch.checks.speculation import COORDINATION, VERIFY_MODE, device
-from specwatch.checks.subject import Subject, older
+from specwatch.checks.subject import Subject
 from specwatch.domain import Value
+from specwatch.releases import older
 
 SUBFOLDER = "dspark"
 

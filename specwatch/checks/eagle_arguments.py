@@ -11,10 +11,11 @@ from specwatch.checks import iquest
 from specwatch.checks.backends import attention, default_for_trees, page_size
 from specwatch.checks.laws import Doubt, Law, law_check
 from specwatch.checks.speculation import adaptive, algorithm, device
-from specwatch.checks.subject import Subject, older
+from specwatch.checks.subject import Subject
 from specwatch.checks.uno import thresholds
 from specwatch.domain import Value
 from specwatch.errors import ModelError
+from specwatch.releases import older
 
 FAMILY = ("EAGLE", "EAGLE3", "STANDALONE")
 _STEPS, _TOPK, _TOKENS = "--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"

@@ -90,6 +90,15 @@ def _deepseek_v4(subject: Subject) -> Iterator[Law | Doubt]:
 
 def _attention(subject: Subject) -> Iterator[Law | Doubt]:
     """Mirrors handle_attention_backend_compatibility."""
+    if subject.launch.value("prefill_attention_backend") == "cutedsl_mla":
+        yield Law(
+            cause="decoding-only-backend",
+            flags=("--prefill-attention-backend",),
+            message="CuteDSL MLA only supports decoding for now",
+            exception="AssertionError",
+            since="0.5.23",
+            facts={"drop": "--prefill-attention-backend"},
+        )
     if backends.attention(subject).base == "flex_attention" and subject.launch.text_value("speculative_algorithm"):
         yield Law(
             cause="flex-attention-with-speculation",
@@ -257,7 +266,10 @@ def _lmcache(subject: Subject) -> Iterator[Law]:
 def _unified_memory(subject: Subject) -> Iterator[Law | Doubt]:
     """Mirrors kv_cache_hook.py: handle_unified_memory_pool, its rule on algorithms."""
     name = speculation.algorithm(subject)
-    if not subject.launch.is_set("enable_unified_memory") or name in (None, "DSPARK", "EAGLE", "EAGLE3", "DFLASH"):
+    if not subject.launch.is_set("enable_unified_memory"):
+        return
+    if name in (None, "DSPARK", "EAGLE", "EAGLE3", "DFLASH"):
+        yield from _unified_chain(subject, name)
         return
     if (subject.launch.value("disaggregation_mode") or "null") != "null":
         yield Doubt("--enable-unified-memory with disaggregation has more rules, which hang on the transfer backend")
@@ -272,6 +284,34 @@ def _unified_memory(subject: Subject) -> Iterator[Law | Doubt]:
         since="0.5.23",
         facts={"algorithm": name},
     )
+
+
+def _unified_chain(subject: Subject, name: str | None) -> Iterator[Law]:
+    """The unified pool takes chains of drafts alone, and fuses an EAGLE draft into a hybrid target."""
+    flags = ("--enable-unified-memory", "--speculative-eagle-topk", "--speculative-algorithm")
+    topk = subject.number("speculative_eagle_topk")
+    if name is not None and topk not in (None, 1) and name not in ("DSPARK", "DFLASH"):
+        yield Law(
+            cause="unified-memory",
+            flags=flags,
+            message="--enable-unified-memory supports a linear draft chain only (--speculative-eagle-topk in {None, "
+            "1}); tree verify relocates accepted tokens one at a time inside the target pool, which the unified pool's "
+            f"page-granular move_kv_cache cannot express. Got --speculative-eagle-topk={topk!r}.",
+            exception="AssertionError",
+            since="0.5.23",
+            facts={"topk": topk},
+        )
+    names = subject.target().architectures
+    if name in ("EAGLE", "EAGLE3") and names and names[0] in backends.PLAIN:
+        yield Law(
+            cause="unified-memory",
+            flags=flags,
+            message="--enable-unified-memory + EAGLE/EAGLE3 requires a unified target (hybrid-SWA or a mamba hybrid): "
+            "the draft's KV lives fused inside the target's sub-pool entries.",
+            exception="AssertionError",
+            since="0.5.23",
+            facts={"architecture": names[0]},
+        )
 
 
 _KV = "srt/arg_groups/kv_cache_hook.py: "

@@ -7,14 +7,14 @@ faults the same one is named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from specwatch.checks.subject import Answer, Check, Subject, broken, fact, older
+from specwatch.checks.subject import Answer, Check, Subject, broken, fact
 from specwatch.domain import NOTHING, Evidence, Phase, Value
+from specwatch.releases import older
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class Law(NamedTuple):
     """One refusal that a launch runs into: its cause, the flags and variables it hangs on, and what SGLang raises.
 
     `since` is the first release with it, `before` the first without; empty where every known release has it. `facts`
@@ -27,7 +27,7 @@ class Law:
     exception: str = "ValueError"
     since: str = ""
     before: str = ""
-    facts: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
+    facts: Mapping[str, Value] = NOTHING
 
     def holds(self, release: str) -> bool:
         """Whether a release has this law; an unknown release is taken for the newest."""
@@ -36,8 +36,7 @@ class Law:
         return not self.before or older(release, self.before)
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """What cannot be told from here, and why: the check ends with it."""
 
     because: str

@@ -6,7 +6,7 @@ _maybe_merge_trained_mask_embedding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks import dflash
 from specwatch.checks.subject import Answer, Check, Subject, broken, fact, size_of_vocabulary
@@ -17,8 +17,7 @@ from specwatch.models.base import Tokenizer
 NAME = "mask_token"
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(NamedTuple):
     """The mask token of one launch, and what is known of the target's vocabulary."""
 
     vocab_size: int

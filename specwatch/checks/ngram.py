@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from specwatch.checks.backends import attention, page_size
 from specwatch.checks.laws import Doubt, Law, law_check
 from specwatch.checks.speculation import device
-from specwatch.checks.subject import Subject, older
+from specwatch.checks.subject import Subject
 from specwatch.domain import Value
+from specwatch.releases import older
 
 DEFAULT_TOKENS = 12
 DEFAULT_BREADTH = 10

@@ -7,8 +7,8 @@ handle_moe_kernel_config.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from specwatch.checks.laws import Doubt, Law, law_check
 from specwatch.checks.subject import Subject
@@ -46,8 +46,7 @@ _RUNNERS: Mapping[str, tuple[tuple[str | None, ...], str]] = MappingProxyType(
 """The MoE runners that take some quantizations only, and how 0.5.23 lists them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(NamedTuple):
     """The sizes in force: `dp` counts replicas, `attn_dp` groups of data-parallel attention inside one model."""
 
     tp: int
@@ -153,8 +152,16 @@ def _context(subject: Subject) -> Iterator[Law | Doubt]:
             message="tp_size must be divisible by moe_dp_size",
             exception="AssertionError",
             since="0.5.10",
-            facts={"tp_size": now.tp, "fitting_moe_dp": divisor(now.tp, now.moe_dp)},
+            facts={"tp_size": now.tp, "fitting_moe_dp": _fitting_moe_dp(subject, now)},
         )
+
+
+def _fitting_moe_dp(subject: Subject, now: Sizes) -> int:
+    """The groups of experts that a launch may have: since 0.5.23 one, or as many as of context parallelism."""
+    if not subject.since("0.5.23"):
+        return divisor(now.tp, now.moe_dp)
+    same = now.attn_cp > 1 and now.tp % now.attn_cp == 0 and now.ep in (1, now.tp // now.attn_cp)
+    return now.attn_cp if same else 1
 
 
 def _experts(subject: Subject) -> Iterator[Law | Doubt]:

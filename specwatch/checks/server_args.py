@@ -74,6 +74,7 @@ def _pipeline(subject: Subject) -> Iterator[Law]:
     """Since 0.5.21; before, every algorithm with a pipeline was refused in other words."""
     name, launch = speculation.algorithm(subject), subject.launch
     if name is None or name == "DSPARK" or not subject.since("0.5.21"):
+        yield from _free_slots(subject)
         return
     flags = ("--pp-size", "--speculative-algorithm")
     facts = without_pipeline(subject)
@@ -96,6 +97,20 @@ def _pipeline(subject: Subject) -> Iterator[Law]:
     if subject.attention_dp():
         text = f"{PP_SPEC} is not compatible with attention DP (--attn-dp-size)"
         yield _assertion("pipeline-speculation-variable", (PP_SPEC, "--attn-dp-size"), text)
+
+
+def _free_slots(subject: Subject) -> Iterator[Law]:
+    if subject.launch.value("min_free_slots_delay") is not None and subject.algorithm is None:
+        flag = "--min-free-slots-delay"
+        yield Law(
+            cause="not-together",
+            flags=(flag, "--pp-size"),
+            message=f"{flag} is not supported with pipeline parallelism: allocatable slots per microbatch are bounded "
+            "by pp-max-micro-batch-size, so the threshold may never be reached",
+            exception="AssertionError",
+            since="0.5.23",
+            facts={"drop": flag},
+        )
 
 
 def _places(subject: Subject) -> Iterator[Law]:

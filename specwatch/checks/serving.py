@@ -18,8 +18,8 @@ _CERTIFICATE, _KEY = "--ssl-certfile", "--ssl-keyfile"
 
 def _level(subject: Subject) -> Iterator[Law]:
     """Mirrors server_args.py: prepare_server_args, right after the arguments are parsed."""
-    level = subject.launch.text_value("log_level")
-    if level is not None and level.upper() not in LEVELS and level.isidentifier():
+    level = subject.launch.value("log_level")
+    if isinstance(level, str) and level.upper() not in (*LEVELS, "BASIC_FORMAT", "_STYLES"):
         yield Law(
             cause="log-level-unknown",
             flags=("--log-level",),
@@ -55,12 +55,20 @@ def _encryption(subject: Subject) -> Iterator[Law]:
 
 def _diffusion(subject: Subject) -> Iterator[Law | Doubt]:
     """Mirrors srt/dllm/config.py: DllmConfig.from_server_args."""
-    algorithm = subject.launch.text_value("dllm_algorithm")
-    if algorithm is None:
+    algorithm = subject.launch.value("dllm_algorithm")
+    if not isinstance(algorithm, str):
         return
     if algorithm not in _ALGORITHMS:
-        yield Doubt(f"whether this SGLang has a diffusion algorithm {algorithm}")
-        return
+        if subject.launch.sglang not in ("", "0.5.23"):
+            yield Doubt(f"whether this SGLang has a diffusion algorithm {algorithm}")
+            return
+        yield Law(
+            cause="no-such-algorithm",
+            flags=("--dllm-algorithm",),
+            message=f"Unknown diffusion LLM algorithm: {algorithm}",
+            exception="RuntimeError",
+            facts={"algorithm": algorithm},
+        )
     names = subject.target().architectures
     if names and names[0] not in _DIFFUSION:
         yield Law(

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from specwatch.checks.laws import Doubt, Law, law_check
-from specwatch.checks.subject import Subject, older
+from specwatch.checks.subject import Subject
 from specwatch.errors import ModelError
+from specwatch.releases import older
 
 ALGORITHMS: Mapping[str, str] = MappingProxyType(
     {
@@ -148,7 +149,7 @@ def _window(subject: Subject) -> Iterator[Law]:
 
 def _name(subject: Subject) -> Iterator[Law]:
     """Mirrors srt/speculative/spec_info.py: SpeculativeAlgorithm.from_string. Plugins may register further names."""
-    name = subject.algorithm
+    name = "" if subject.launch.value("speculative_algorithm") == "" else subject.algorithm
     if name is None or name in algorithms(subject.launch.sglang):
         return
     facts = {"name": name, "known": ", ".join(algorithms(subject.launch.sglang))}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
-
-from packaging.version import InvalidVersion, Version
+from typing import NamedTuple, Protocol
 
 from specwatch.domain import NOTHING, Evidence, Launch, Phase, Status, Value, Verdict
 from specwatch.errors import ModelError
 from specwatch.launch.gpus import Gpu, kind
 from specwatch.launch.unfilled import Unfilled, guarded
 from specwatch.models.base import ModelConfig, Models, Tokenizer
+from specwatch.releases import older
 
 OVERRIDE = "--json-model-override-args"
+CAPTURING = ("EAGLE3", "DFLASH", "DSPARK")
+"""Algorithms whose way of capturing hidden states may be had without a draft."""
 
 
 class Unreadable(Exception):  # noqa: N818 - not an error of specwatch: SGLang would stop here
@@ -28,8 +28,7 @@ class Unreadable(Exception):  # noqa: N818 - not an error of specwatch: SGLang w
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """A launch and its models, with what most checks ask of them.
 
     The methods raise ModelError where a model folder cannot be read; the runner turns that into a verdict.
@@ -45,9 +44,17 @@ class Subject:
         Mirrors srt/arg_groups/speculative_hook.py: handle_speculative_decoding (NEXTN is EAGLE).
         """
         name = self.launch.text_value("speculative_algorithm")
-        if name is None:
+        if name is None or (self.capturing and name.upper() in CAPTURING):
             return None
         return "EAGLE" if name.upper() == "NEXTN" else name.upper()
+
+    @property
+    def capturing(self) -> bool:
+        """Whether the server captures hidden states without a draft: the algorithm is then the name of a convention.
+
+        Mirrors srt/arg_groups/validation_hook.py: handle_aux_hidden_state_capture.
+        """
+        return self.launch.is_set("enable_return_aux_hidden_states") and self.since("0.5.23")
 
     @property
     def target_path(self) -> str:
@@ -141,16 +148,7 @@ class Subject:
             return None
 
 
-def older(release: str, than: str) -> bool:
-    """Whether a release is older than another; False for an unknown one."""
-    try:
-        return bool(release) and Version(release) < Version(than)
-    except InvalidVersion:
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """What a check found: nothing wrong (`cause` empty), or a cause, with what SGLang prints for it (None: nothing).
 
     `unknown` says why nothing could be told.
@@ -159,7 +157,7 @@ class Answer:
     cause: str = ""
     exception: str | None = None
     message: str | None = None
-    facts: Mapping[str, Value] = field(default_factory=dict)
+    facts: Mapping[str, Value] = NOTHING
     evidence: tuple[Evidence, ...] = ()
     unknown: str = ""
     because: str = ""
@@ -177,8 +175,7 @@ class Run(Protocol):
         """Answer for one launch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """One validation of SGLang, re-run: its name, when in a start it comes, and the function that it mirrors.
 
     What an `advisory` check finds is worth knowing and condemns no fix.

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
+
+from specwatch.lazy import compiled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One kind of GPU. `capability` is NVIDIA's compute capability, None for AMD (`rocm`)."""
 
     name: str
@@ -44,8 +45,8 @@ _AMD = "MI210 MI250 MI250X MI300A MI300X MI308X MI325X MI350X MI355X"
 GPUS = {name: Gpu(name=name, capability=at) for at, names in _NVIDIA.items() for name in names.split()}
 GPUS |= {name: Gpu(name=name) for name in _AMD.split()}
 
-_MODEL = re.compile(r"(?<![A-Z0-9])(?:RTX[ -]?(?:PRO[ -]?)?\d{4}|[A-Z]{1,2}\d{1,4}[A-Z]?)(?![A-Z0-9])")
-_CAPABILITY = re.compile(r"(?:SM_?|COMPUTE CAPABILITY:? *)?(\d{1,2})\.?(\d)A?$")
+_MODEL = compiled(r"(?<![A-Z0-9])(?:RTX[ -]?(?:PRO[ -]?)?\d{4}|[A-Z]{1,2}\d{1,4}[A-Z]?)(?![A-Z0-9])")
+_CAPABILITY = compiled(r"(?:SM_?|COMPUTE CAPABILITY:? *)?(\d{1,2})\.?(\d)A?$")
 
 
 @cache
@@ -61,7 +62,9 @@ def kind(name: str) -> Gpu | None:
     return None
 
 
-_TOLD = re.compile(
+_MARKS = ("Compute capability", "NVIDIA", "device_name=")
+"""Texts of which every line that names a GPU holds one."""
+_TOLD = compiled(
     r"(?:- )?Compute capability: (?P<capability>\d{2,3})\b"
     r"|(?:\S+\.py:\d+: UserWarning: )?(?P<named>NVIDIA [\w .-]{2,60}?) with CUDA capability sm_"
     r"|\|\s+\d+\s+(?P<smi>NVIDIA [\w .-]{2,40}?)\s+(?:On|Off)\s+\|"
@@ -74,6 +77,8 @@ def told(lines: Iterable[str]) -> str:
     """The GPU that lines of a server's log name; "" where none does, or where they name several kinds."""
     found: dict[Gpu, None] = {}
     for line in lines:
+        if not any(mark in line for mark in _MARKS):
+            continue
         if (match := _TOLD.match(line.strip())) and (gpu := kind(next(filter(None, match.groups())))):
             found[gpu] = None
     kinds = {gpu.capability for gpu in found}

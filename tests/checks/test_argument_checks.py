@@ -171,5 +171,5 @@ def test_a_server_that_printed_its_arguments_has_passed() -> None:
 
 
 def test_an_empty_draft_path_is_read_as_a_name() -> None:
-    found = verdict("draft_config", "--speculative-draft-model-path ''")
+    found = verdict("draft_config", "--speculative-algorithm DFLASH --speculative-draft-model-path ''")
     assert (found.cause, found.exception) == ("draft-path-empty", "OSError")

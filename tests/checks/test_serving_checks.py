@@ -73,7 +73,8 @@ def test_what_sglang_takes_is_taken(check: str, flags: str) -> None:
 
 
 def test_an_algorithm_of_another_release_is_not_judged() -> None:
-    assert judged("diffusion_arguments", "--dllm-algorithm NextYears").status is Status.UNKNOWN
+    assert judged("diffusion_arguments", "--dllm-algorithm NextYears", "0.5.20").status is Status.UNKNOWN
+    assert judged("diffusion_arguments", "--dllm-algorithm NextYears").cause == "no-such-algorithm"
 
 
 @pytest.mark.parametrize(
