@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.checks.parsing import reader
 from specwatch.domain import Applicability, Change, Launch
@@ -21,11 +21,15 @@ from specwatch.launch.command import (
     edit,
     meaning,
     refused,
+    removal,
     setting,
     switch,
 )
+from specwatch.launch.foreign import FOREIGN
 
 MAX_ROUNDS = 12
+_SPECULATION = frozenset({"speculative_algorithm", "speculative_draft_model_path"})
+"""Without one of these the others mean nothing: the target would be taken for its own draft, or nothing speculates."""
 _TRUST = {
     Certainty.CERTAIN: Applicability.SAFE,
     Certainty.LIKELY: Applicability.REVIEW,
@@ -33,8 +37,7 @@ _TRUST = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """One correction: its edits, why, and how far it may be trusted."""
 
     changes: tuple[Change, ...]
@@ -100,7 +103,7 @@ def _withdrawn(launch: Launch, name: str, meant: Meaning) -> Step | None:
     return Step(changes=(Change(op="remove", name=name), *sets), why=meant.why, trust=_TRUST[meant.certainty])
 
 
-def _dropped(_launch: Launch, found: Refused) -> Step | None:
+def _dropped(launch: Launch, found: Refused) -> Step | None:
     if found.kind in ("unrecognized", "ambiguous") and all(stray.option for stray in found.strays):
         names = [stray.option for stray in found.strays]
         changes = tuple(_gone(stray) for stray in found.strays)
@@ -108,6 +111,11 @@ def _dropped(_launch: Launch, found: Refused) -> Step | None:
     flag = found.flag
     if flag is None or flag.required or found.kind not in ("choice", "no-value", "explicit", "withdrawn"):
         return None
+    if flag.dest in _SPECULATION:
+        if found.kind != "no-value":
+            return None  # `drop-speculation` takes what hangs on it as well
+        changes = removal(launch, "--speculative-")
+        return Step(changes=changes, why="same model, same outputs, slower", trust=Applicability.REVIEW)
     change = Change(op="remove", name=flag.name, old=found.text)
     return Step(changes=(change,), why=f"without {flag.name}, SGLang's default holds", trust=Applicability.REVIEW)
 
@@ -148,8 +156,9 @@ def _ambiguous(found: Refused, stray: Stray) -> Meaning | None:
     """What an ambiguous abbreviation was short for: in the release that last took it, or the only one that fits."""
     meant = meaning(found.flags, stray.option, stray.texts)
     names = candidates(found.flags, stray.option)
-    if meant.certainty is Certainty.CERTAIN or any(flag in names for flag, _ in meant.flags):
-        return meant
+    foreign = stray.option in FOREIGN and any(flag in names for flag, _ in meant.flags)
+    if meant.certainty is Certainty.CERTAIN or foreign:
+        return meant  # but not a likeness: an abbreviation is like every flag that it begins
     flags = [flag for name in names if (flag := found.flags.exact(name)) is not None]
     able = [flag for flag in flags if flag.bare == (not stray.texts) and choices.takes(flag, stray.texts)]
     listed = [flag for flag in able if flag.choices is not None]  # a flag that lists the value, before one of free text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.launch.command import Certainty, Flag, takes
 
@@ -24,8 +24,7 @@ SAME = {
 __all__ = ["Choice", "nearest_choice", "nearest_value", "takes"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(NamedTuple):
     """A value to put in the place of a refused one."""
 
     value: str

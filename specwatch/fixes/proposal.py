@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
-from specwatch.domain import Applicability, Change, Launch, Verdict
+from specwatch.domain import NOTHING, Applicability, Change, Launch, Verdict
 from specwatch.errors import LaunchError
 from specwatch.launch.command import edit
 from specwatch.models.base import Models
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(NamedTuple):
     """The edit that a rule spells out for the fix `change`: flags and variables, values with facts in braces.
 
     A flag may be given as alternatives, newest first (`--cuda-graph-max-bs-decode|--cuda-graph-max-bs`): the first that
     the launch's release has is meant.
     """
 
-    set: Mapping[str, str] = field(default_factory=dict)
+    set: Mapping[str, str] = NOTHING
     remove: tuple[str, ...] = ()
-    set_env: Mapping[str, str] = field(default_factory=dict)
+    set_env: Mapping[str, str] = NOTHING
     unset_env: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """What a repair has to go by: the launch, what its check found, the log's own values, and the models.
 
     `edit` and `why` are what the rule says beside the fix's name, `captures` what its pattern took from the message.
@@ -36,13 +34,12 @@ class Request:
     launch: Launch | None
     verdict: Verdict
     models: Models
-    captures: Mapping[str, str] = field(default_factory=dict)
-    edit: Edit = field(default_factory=Edit)
+    captures: Mapping[str, str] = NOTHING
+    edit: Edit = Edit()
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(NamedTuple):
     """A change that a repair would make, before anything has been checked again.
 
     `launch` is None where no command is known. `ceiling` lowers the trust of the rule, with `because`. `refused` tells

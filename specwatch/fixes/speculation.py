@@ -30,7 +30,31 @@ def drop_speculation(ask: Request) -> Iterator[Proposal]:
         why = "same model, slower; the accept thresholds below 1 that change its outputs go as well"
         yield edited(launch, changes, why, ceiling=Applicability.REVIEW)
         return
+    if launch.text_value("disaggregation_mode") in ("prefill", "decode"):
+        why = f"{why}; if the servers of the other role speculate, they have to do without it as well"
+        yield edited(launch, changes, why, ceiling=Applicability.REVIEW)
+        return
     yield edited(launch, changes, why)
+
+
+def drop_named_draft(ask: Request) -> Iterator[Proposal]:
+    """Do without speculation where what could not be read is the draft, and nothing else of the launch."""
+    launch, named = ask.launch, ask.captures.get("model", "")
+    draft = launch.text_value("speculative_draft_model_path") if launch else None
+    if launch is None or not draft or not _is_about(named, draft):
+        return
+    others = (launch.text_value("model_path"), launch.text_value("tokenizer_path"))
+    if not any(other is not None and _is_about(named, other) for other in others):
+        yield from drop_speculation(ask)
+
+
+def _is_about(named: str, path: str) -> bool:
+    """Whether a message names a model: as the launch does, or by its folder in the hub's cache.
+
+    Mirrors huggingface_hub/file_download.py, where `owner/name` lies in `models--owner--name`.
+    """
+    folder = f"models--{path.strip('/').replace('/', '--')}/"
+    return named.rstrip("/") == path.rstrip("/") or folder in f"{named}/"
 
 
 def _is_lossy(launch: Launch) -> bool:

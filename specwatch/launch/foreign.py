@@ -25,6 +25,7 @@ FOREIGN = {
     "--model-id": "--model-path",
     "--model-name": "--served-model-name",
     "--no-enable-prefix-caching": "--disable-radix-cache",
+    "--num-nodes": "--nnodes",
     "--num-shard": "--tp-size",
     "--num-speculative-tokens": "--speculative-num-draft-tokens",
     "--pipeline-parallel": "--pp-size",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from specwatch.domain import Frame, Incident, Match, Role
 from specwatch.errors import ConfigError, RuleError
 from specwatch.lazy import compiled
+from specwatch.releases import covers
 from specwatch.rulebook.anchors import choose
 from specwatch.rulebook.pattern import PREFIX, SHORTEST, Pattern
 
@@ -33,8 +34,7 @@ def _told(rule: Rule, incident: Incident) -> Mapping[str, str]:
     return told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(NamedTuple):
     """What came of reading rule directories: the book, and what has to be said about it."""
 
     book: Rulebook
@@ -50,10 +50,13 @@ _FROM_ELSEWHERE = compiled(
     r"|RuntimeError: [^\n]{0,200}(?:Connection closed by peer|Broken pipe|Connection reset by peer|[Tt]imed out|NCCL)"
 )
 """Exceptions that come up in any code: somebody stopped it, another process died, a file or memory is missing."""
+_LOOP = "event_loop"
+_CALLS_THE_REST = ("srt/server_args.py", "srt/models/", "srt/layers/")
+"""Parts that are known last, because the code of others runs inside them."""
 _LOOKED_AT = 32
 _FIELDS = ("name", "line", "cause", "frame", "source")
-RuleRow = tuple[str, str, str | None, list[str]]
-"""Of a rule: file, role, check, names of its causes."""
+RuleRow = tuple[str, str, str | None, list[str], str]
+"""Of a rule: file, role, check, names of its causes, releases."""
 PatternRow = tuple[str, str, str, str, str, str, str]
 """Of a pattern: rule, literal beginning, and the fields of `Pattern`."""
 
@@ -73,20 +76,22 @@ class Rulebook:
     a book that was restored from its `table` a rule is read when it is needed, and an expression compiled then.
     """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        table: Table | None = None,
+        kept: Callable[[str], Mapping[str, Any] | None] = lambda _: None,
+    ) -> None:
         known = {rule.id: rule for rule in rules}
-        self._table = _tabulated(known.values())
+        self._table = _tabulated(known.values()) if table is None else table
         self._patterns: dict[tuple[str, int], Pattern] = {}
         self._beginnings: dict[str, dict[int, dict[str, list[int]]]] = {}
-        self.rules: Mapping[str, Rule] = _Rules(self._table["rules"], known)
+        self.rules: Mapping[str, Rule] = _Rules(self._table["rules"], known, kept)
 
     @classmethod
-    def restored(cls, table: Table) -> Rulebook:
-        """The book that a table was made of."""
-        book = cls(())
-        book._table = table
-        book.rules = _Rules(table["rules"], {})
-        return book
+    def restored(cls, table: Table, kept: Callable[[str], Mapping[str, Any] | None] = lambda _: None) -> Rulebook:
+        """The book that a table was made of; `kept` gives the tables of a rule's file by its id, None to read it."""
+        return cls((), table, kept)
 
     @property
     def table(self) -> Table:
@@ -125,10 +130,14 @@ class Rulebook:
                 if pattern is None:
                     pattern = self._patterns[start, at] = Pattern(**dict(zip(_FIELDS, entry[2:], strict=True)))
                 found = pattern.regex.match(text)
-                if found is None or not pattern.fits(frames) or (release and not self.rules[entry[0]].covers(release)):
+                if found is None or not pattern.fits(frames) or not self._covers(entry[0], release):
                     continue
                 return pattern, entry[0], {k: v for k, v in found.groupdict().items() if v is not None}
         return None
+
+    def _covers(self, rule: str, release: str) -> bool:
+        """Whether a release can print the message of a rule, without reading the rule."""
+        return covers(self._table["rules"][rule][4], release)
 
     def _beginning(self, start: str, entries: Sequence[PatternRow], text: str) -> Sequence[int]:
         """Which of the entries may fit by the first `_LOOKED_AT` characters: hundreds begin as `ValueError`."""
@@ -158,36 +167,49 @@ class Rulebook:
         return self._by_region(incident, release)
 
     def _by_region(self, incident: Incident, release: str) -> Match | None:
-        """The rule of the part of SGLang that an exception came out of: the outermost part, which was asked to run."""
+        """The rule of the part of SGLang that an exception came out of: the outermost part, which was asked to run.
+
+        A loop of the scheduler is no part: whatever a server of that kind does runs below it. Where its own frames are
+        of no part, those of the errors that followed tell who had called (a compiler, a library). The code of models is
+        asked after all others: whatever a model is made of runs below it.
+        """
         if incident.role is not Role.CAUSE or _FROM_ELSEWHERE.match(incident.error):
             return None
-        for frame in incident.frames:
-            for row in self._table["index"].get("", ()):
-                if row[5] in f"{frame.file}:{frame.function}" and self.rules[row[0]].covers(release):
-                    told = {"message": incident.error.partition("\n")[0][:_MESSAGE]}
-                    return Match(rule=row[0], pattern=row[2], captures=told, incident=incident)
+        frames = [one for one in (*incident.frames, *incident.callers) if not one.function.startswith(_LOOP)]
+        rows = [row for row in self._table["index"].get("", ()) if self._covers(row[0], release)]
+        for frame, row in (
+            *product(frames, [row for row in rows if row[5] not in _CALLS_THE_REST]),
+            *product(frames, [row for row in rows if row[5] in _CALLS_THE_REST]),
+        ):
+            if row[5] in f"{frame.file}:{frame.function}":
+                told = {"message": incident.error.partition("\n")[0][:_MESSAGE]}
+                return Match(rule=row[0], pattern=row[2], captures=told, incident=incident)
         return None
 
     def by_cause(self, check: str, cause: str) -> Rule | None:
         """The rule that answers for a check's cause: what `specwatch check` names its problems by."""
-        for name, (_, _, own, causes) in self._table["rules"].items():
+        for name, (_, _, own, causes, _) in self._table["rules"].items():
             if own == check and cause in causes:
                 return self.rules[name]
         return None
 
 
 class _Rules(Mapping[str, "Rule"]):
-    """Rules by id, read from their files when they are asked for."""
+    """Rules by id, made of what was kept of them, or read from their files, when they are asked for."""
 
-    def __init__(self, rows: Mapping[str, RuleRow], known: dict[str, Rule]) -> None:
+    def __init__(
+        self, rows: Mapping[str, RuleRow], known: dict[str, Rule], kept: Callable[[str], Mapping[str, Any] | None]
+    ) -> None:
         self._rows = rows
         self._known = known
+        self._kept = kept
 
     def __getitem__(self, name: str) -> Rule:
         if name not in self._known:
-            from specwatch.rulebook.rule import load  # with all checks and fixes, which a lookup does not need
+            from specwatch.rulebook.rule import load, proved  # with all fixes, which a lookup does not need
 
-            self._known[name] = load(Path(self._rows[name][0]))
+            path, table = Path(self._rows[name][0]), self._kept(name)
+            self._known[name] = load(path) if table is None else proved(path, table)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -200,7 +222,7 @@ class _Rules(Mapping[str, "Rule"]):
 def _tabulated(rules: Iterable[Rule]) -> Table:
     table: Table = {"rules": {}, "index": {}, "anchors": []}
     for rule in rules:
-        table["rules"][rule.id] = (str(rule.path), rule.role.value, rule.check, list(rule.causes))
+        table["rules"][rule.id] = (str(rule.path), rule.role.value, rule.check, list(rule.causes), rule.sglang)
         for own in rule.patterns:
             start = own.prefix[: PREFIX if len(own.prefix) >= PREFIX else SHORTEST]
             row = (rule.id, own.prefix, own.name, own.line, own.cause, own.frame, own.source)

@@ -13,7 +13,7 @@ from pathlib import Path
 from specwatch.domain import Frame
 from specwatch.errors import ConfigError
 from specwatch.rulebook.book import Rulebook
-from specwatch.rulebook.rule import messages
+from specwatch.rulebook.laws import messages
 
 SCOPE = (
     "sglang/srt/speculative/",

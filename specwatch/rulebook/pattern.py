@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
+from typing import NamedTuple
 
 from specwatch.domain import Frame
 
@@ -13,8 +13,10 @@ PREFIX = 10  # literal characters by which a pattern is found through an index
 SHORTEST = 5  # those that it must begin with at least, as in "Rank 3 scheduler is dead"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pattern:
+_compiled = cache(re.compile)  # the cache of `re` has room for 512, and there are more wordings than that
+
+
+class Pattern(NamedTuple):
     """One wording of the failure: a regular expression over a whole message, from its first character.
 
     `cause` names the cause that this wording alone gives away, where it does: it stands while no file can prove it.
@@ -31,10 +33,10 @@ class Pattern:
     frame: str = ""
     source: str = ""
 
-    @cached_property
+    @property
     def regex(self) -> re.Pattern[str]:
         """The compiled expression."""
-        return re.compile(self.line)
+        return _compiled(self.line)
 
     def fits(self, frames: Sequence[Frame]) -> bool:
         """Whether a traceback has what the pattern asks for beside the text."""
@@ -47,7 +49,7 @@ class Pattern:
         """Whether it asks for a place only, whatever the message says."""
         return not self.line
 
-    @cached_property
+    @property
     def prefix(self) -> str:
         """The literal text with which every message that the pattern matches begins."""
         return literal_prefix(self.line)

@@ -1,27 +1,23 @@
-"""One failure, one TOML file: load it and hold it to the laws that need no log to be read.
+"""One failure, one TOML file: what it says, and whether it has the form of a rule.
 
-The laws that need the whole path (examples match, causes and fixed commands come out as written) are in
-`specwatch.proof`; both are run by `specwatch rules test` and for every rule that is not shipped with specwatch.
+The laws are in `laws` those that need no log to be read, in `specwatch.proof` those that need the whole path (examples
+match, causes and fixed commands come out as written); both are run by `specwatch rules test` and for every rule that is
+not shipped with specwatch.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-
-from specwatch.checks import CHECKS
-from specwatch.domain import Applicability, Role, Severity
+from specwatch.domain import NOTHING, Applicability, Role, Severity
 from specwatch.errors import RuleError
-from specwatch.fixes import FIXES, Edit
+from specwatch.fixes.proposal import Edit
 from specwatch.lazy import compiled
-from specwatch.rulebook.pattern import SHORTEST, Pattern, literal_prefix
+from specwatch.releases import covers
+from specwatch.rulebook.pattern import Pattern
 
 ID = compiled(r"[a-z0-9]+(-[a-z0-9]+)*")
 STATUSES = ("stable", "experimental")
@@ -39,8 +35,7 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixRef:
+class FixRef(NamedTuple):
     """A repair by its registered name, and how far the rule trusts it for this cause.
 
     The fix `change` takes its edit, and the reason that is shown, from here.
@@ -48,12 +43,11 @@ class FixRef:
 
     use: str
     applicability: Applicability
-    edit: Edit = field(default_factory=Edit)
+    edit: Edit = Edit()
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(NamedTuple):
     """One of the reasons behind a message: what to say, and the fixes in the order in which they are offered.
 
     `says` may name facts of the verdict and captures of the pattern in braces. `todo` is what a person has to do
@@ -66,8 +60,7 @@ class Cause:
     todo: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(NamedTuple):
     """A log of the failure and what specwatch must make of it; `models` stands for the files of the model folders.
 
     An example without a log shows what `specwatch check` finds in a launch for which SGLang prints nothing.
@@ -77,15 +70,14 @@ class Example:
     log: str
     launch: str = ""
     sglang: str = ""
-    captures: Mapping[str, str] = field(default_factory=dict)
+    captures: Mapping[str, str] = NOTHING
     cause: str = ""
     status: str = "broken"
     fixed: str = ""
-    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]] = NOTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CounterExample:
+class CounterExample(NamedTuple):
     """A log that looks like the failure and is not."""
 
     name: str
@@ -93,12 +85,12 @@ class CounterExample:
     launch: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(NamedTuple):
     """One failure: how to recognise it, which check proves it, and what helps for each of its causes.
 
     `context` are expressions over the milestones of the same start-up (memory before and after the weights, the size
-    of the KV cache …): what the last line that each matches holds joins the captures.
+    of the KV cache …): what the last line that each matches holds joins the captures. `sglang` is the range of releases
+    that can print the message, `table` the whole file as its tables.
     """
 
     id: str
@@ -107,7 +99,7 @@ class Rule:
     severity: Severity
     role: Role
     status: str
-    sglang: SpecifierSet
+    sglang: str
     docs: Mapping[str, Any]
     patterns: tuple[Pattern, ...]
     context: tuple[re.Pattern[str], ...]
@@ -115,13 +107,11 @@ class Rule:
     causes: Mapping[str, Cause]
     examples: tuple[Example, ...]
     counterexamples: tuple[CounterExample, ...]
+    table: Mapping[str, Any]
 
     def covers(self, release: str) -> bool:
         """Whether a release can print this message; an unknown release can."""
-        try:
-            return not release or self.sglang.contains(Version(release), prereleases=True)
-        except InvalidVersion:
-            return True
+        return covers(self.sglang, release)
 
 
 Choice = TypeVar("Choice", Severity, Role, Applicability)
@@ -136,6 +126,11 @@ class _Reader:
 
     def complain(self, where: str, what: str) -> None:
         self.wrong.append(f"{self.path}: {where}: {what}")
+
+    def passed(self, rule: Rule) -> Rule:
+        if self.wrong:
+            raise RuleError("\n".join(self.wrong))
+        return rule
 
     def text(self, table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
         value = table.get(key, default)
@@ -181,29 +176,15 @@ class _Reader:
 def _pattern(reader: _Reader, table: Mapping[str, Any], where: str) -> Pattern:
     reader.known(table, "pattern", where)
     region = "line" not in table and "source" not in table and bool(table.get("frame"))
-    line = "" if region else _expression(reader, table, where)
+    line = "" if region else reader.text(table, "line", where)
     name, cause = reader.text(table, "name", where), reader.text(table, "cause", where, "")
     frame, source = reader.text(table, "frame", where, ""), reader.text(table, "source", where, "")
     return Pattern(name=name, line=line, cause=cause, frame=frame, source=source)
 
 
-def _expression(reader: _Reader, table: Mapping[str, Any], where: str) -> str:
-    line = reader.text(table, "line", where)
-    try:
-        re.compile(line)
-    except re.error as error:
-        reader.complain(where, f"'line' is no regular expression: {error}")
-        return "(?!)"
-    if re.search(r"(?<!\\)\.[*+](?!\?)", line):
-        reader.complain(where, "'line' holds a bare '.*' or '.+': say what may stand there, such as [^,]{1,80}")
-    if len(literal_prefix(line)) < SHORTEST:
-        reader.complain(where, f"'line' must begin with {SHORTEST} literal characters, so that it can be indexed")
-    return line
-
-
 def _context(reader: _Reader, table: Mapping[str, Any], where: str) -> re.Pattern[str]:
     reader.known(table, "context", where)
-    return re.compile(_expression(reader, table, where))
+    return compiled(reader.text(table, "line", where))
 
 
 def _cause(reader: _Reader, name: str, table: Mapping[str, Any]) -> Cause:
@@ -212,10 +193,7 @@ def _cause(reader: _Reader, name: str, table: Mapping[str, Any]) -> Cause:
     fixes: list[FixRef] = []
     for entry in table.get("fixes", []):
         reader.known(entry, "fix", where)
-        use = reader.text(entry, "use", where)
-        if use not in FIXES:
-            reader.complain(where, f"no fix is called '{use}'; known are {', '.join(sorted(FIXES))}")
-        fixes.append(_fix(reader, use, entry, where))
+        fixes.append(_fix(reader, reader.text(entry, "use", where), entry, where))
     todo = reader.text(table, "todo", where, "")
     if not fixes and not todo:
         reader.complain(where, "a cause without fixes must say in 'todo' what a person has to do")
@@ -257,43 +235,9 @@ def _example(reader: _Reader, table: Mapping[str, Any]) -> Example:
     )
 
 
-def _whole(reader: _Reader, rule: Rule) -> None:
-    """The laws between the parts of one rule."""
-    named = {e.cause for e in rule.examples} | {p.cause for p in rule.patterns}
-    for name in named - rule.causes.keys() - {""}:
-        reader.complain("example or pattern", f"names the cause '{name}', which the rule does not have")
-    for name in rule.causes.keys() - {e.cause for e in rule.examples}:
-        reader.complain(f"cause.{name}", "has no example")
-    for pattern in rule.patterns:
-        if not any(pattern.regex.match(piece) for e in rule.examples for piece in messages(e.log)):
-            reader.complain(f"pattern '{pattern.name}'", "matches no message of any example")
-    if not rule.causes:
-        reader.complain("cause", "a rule needs at least one [cause.NAME]")
-    if not rule.counterexamples:
-        reader.complain("counterexample", "a rule needs a log that looks like it and is not")
-    if len({p.name for p in rule.patterns}) != len(rule.patterns):
-        reader.complain("pattern", "two patterns have one name")
-
-
-def messages(log: str) -> list[str]:
-    """Where a message can start in an example's log: at each line, and behind a header."""
-    lines = log.strip("\n").split("\n")
-    starts = ["\n".join(lines[at:]) for at in range(len(lines))]
-    return starts + [re.sub(r"^\[[^\]]*\] ", "", start) for start in starts]
-
-
-def load(path: Path) -> Rule:
-    """Read one rule file.
-
-    Raises RuleError with everything that is wrong with it, one line each: file, place, what was expected.
-    """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RuleError(f"{path}: not a rule file: {error}") from error
-    reader = _Reader(path)
-    if not ID.fullmatch(path.stem):
-        reader.complain("name", "a rule's file name is its id: lower-case words joined by '-'")
+def _rule(reader: _Reader, table: Mapping[str, Any]) -> Rule:
+    """The rule that a file's tables make; what is wrong with their form is what the reader then complains of."""
+    path = reader.path
     reader.known(table, "rule", "top")
     docs = table.get("docs", {})
     reader.known(docs, "docs", "docs")
@@ -303,24 +247,18 @@ def load(path: Path) -> Rule:
     if check is not None:
         reader.known(check, "check", "check")
         check = reader.text(check, "use", "check")
-        if check not in CHECKS:
-            reader.complain("check", f"no check is called '{check}'; known are {', '.join(sorted(CHECKS))}")
     status = reader.text(table, "status", "top")
     if status not in STATUSES:
         reader.complain("status", f"{status!r} is none of {', '.join(STATUSES)}")
-    try:
-        releases = SpecifierSet(reader.text(table, "sglang", "top", ""))
-    except InvalidSpecifier as error:
-        reader.complain("sglang", f"is no version range: {error}")
-        releases = SpecifierSet()
-    rule = Rule(
+    releases = reader.text(table, "sglang", "top", "").split(",")
+    return Rule(
         id=path.stem,
         path=path,
         title=reader.text(table, "title", "top"),
         severity=reader.choice(Severity, table.get("severity"), "severity"),
         role=reader.choice(Role, table.get("role", "cause"), "role"),
         status=status,
-        sglang=releases,
+        sglang=",".join(sorted(filter(None, ("".join(clause.split()) for clause in releases)))),
         docs=docs,
         patterns=tuple(_pattern(reader, p, f"pattern {n}") for n, p in enumerate(reader.tables(table, "pattern"), 1)),
         context=tuple(_context(reader, c, f"context {n}") for n, c in enumerate(reader.tables(table, "context"), 1)),
@@ -335,8 +273,31 @@ def load(path: Path) -> Rule:
             )
             for entry in reader.tables(table, "counterexample")
         ),
+        table=table,
     )
-    _whole(reader, rule)
-    if reader.wrong:
-        raise RuleError("\n".join(reader.wrong))
-    return rule
+
+
+def load(path: Path) -> Rule:
+    """Read one rule file.
+
+    Raises RuleError with everything that is wrong with it, one line each: file, place, what was expected.
+    """
+    import tomllib  # with what proves a rule: not needed for one that was proved at an earlier start, see `kept`
+
+    from specwatch.rulebook.laws import broken
+
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{path}: not a rule file: {error}") from error
+    reader = _Reader(path)
+    rule = _rule(reader, table)
+    for where, what in broken(rule):
+        reader.complain(where, what)
+    return reader.passed(rule)
+
+
+def proved(path: Path, table: Mapping[str, Any]) -> Rule:
+    """The rule of a file that was loaded before, from its tables. Raises RuleError where they have not its form."""
+    reader = _Reader(path)
+    return reader.passed(_rule(reader, table))

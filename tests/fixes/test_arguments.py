@@ -29,6 +29,7 @@ def proposals(fix: str, arguments: str, release: str = "0.5.23", start: str = ST
         ("0.5.23", "--trust-remote-code=True", "--trust-remote-code", "SAFE"),
         ("0.5.23", "--skip-tokenizer-init=", "--skip-tokenizer-init", "REVIEW"),
         ("0.5.23", "--max-model-len=2048", "--context-length 2048", "REVIEW"),
+        ("0.5.23", "--num-nodes 2", "--nnodes 2", "REVIEW"),
         ("0.5.23", "--tp-sze 2", "--tp-size 2", "REVIEW"),
         ("0.5.23", "--attention-backend Triton", "--attention-backend triton", "SAFE"),
         ("0.5.23", "--dtype FP16", "--dtype float16", "SAFE"),
@@ -40,7 +41,7 @@ def proposals(fix: str, arguments: str, release: str = "0.5.23", start: str = ST
         ("0.5.23", "--mem-fraction-static 85%", "--mem-fraction-static 0.85", "REVIEW"),
         ("0.5.23", "--tp-size 2--port 30001", "--tp-size 2 --port 30001", "SAFE"),
         ("0.5.23", "-- --tp-size 2", "--tp-size 2", "REVIEW"),
-        ("0.5.23", "--quant fp8", "--quantization fp8", "REVIEW"),
+        ("0.5.23", "--quant fp8", "--quantization fp8", "SAFE"),
         ("0.5.23", "--tokenizer x/y", "--tokenizer-path x/y", "REVIEW"),
         ("0.5.23", "--cuda-graph-bs 1 2 4", "--cuda-graph-bs-decode 1 2 4", "SAFE"),
         ("0.5.4", "--enable-flashinfer-cutlass-moe", "--moe-runner-backend flashinfer_cutlass", "SAFE"),
@@ -66,6 +67,7 @@ def test_corrected(release: str, typed: str, fixed: str, trust: str) -> None:
         "--log info",
         "--context-length 32Q",
         "--attention-backend",
+        "--speculative-algorithm EAGLE --speculative-num 3",  # steps or tokens
         "--tp-size 2",
     ],
 )
@@ -80,6 +82,8 @@ def test_nothing_is_guessed(typed: str) -> None:
         ("--dtype int8 --port 1", "--port 1"),
         ("--quantization --port 1", "--port 1"),
         ("--pp 2", ""),
+        # without its draft, the target would be taken for one
+        ("--speculative-algorithm EAGLE --speculative-draft-model-path --port 1", "--port 1"),
     ],
 )
 def test_dropped(typed: str, fixed: str) -> None:

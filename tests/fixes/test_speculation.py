@@ -135,3 +135,47 @@ def test_of_the_log_only_numbers_enter_a_command() -> None:
 def test_an_edit_that_changes_nothing_is_none() -> None:
     assert command_after(ask("sglang serve m --page-size 1", set={"--page-size": "1"})) is None
     assert command_after(ask("sglang serve m", remove=("--page-size",))) is None
+
+
+CACHED = "/root/.cache/huggingface/hub/models--lab--head/snapshots/0a1b"
+
+
+@pytest.mark.parametrize(
+    ("named", "draft", "others", "offered"),
+    [
+        ("lab/head", "lab/head", "", True),
+        ("/models/head", "/models/head/", "", True),
+        (CACHED, "lab/head", "", True),
+        (CACHED, "lab/heads", "", False),
+        ("/models/target", "/models/head", "", False),  # what cannot be read is the target
+        ("/models/target", "/models/target", "", False),  # and the draft lies in the same folder
+        ("lab/words", "lab/words", "--tokenizer-path lab/words", False),
+    ],
+)
+def test_speculation_goes_where_the_draft_alone_cannot_be_read(
+    named: str, draft: str, others: str, offered: bool
+) -> None:
+    text = f"sglang serve /models/target {others} --speculative-algorithm EAGLE --speculative-draft-model-path {draft}"
+    launch = parse(text, "0.5.23")
+    ask = Request(launch=launch, verdict=NOTHING, models=MemoryModels({}), captures={"model": named})
+    proposals = list(FIXES["drop-named-draft"](ask))
+    assert len(proposals) == offered
+    assert all(one.launch and one.launch.text.split() == ["sglang", "serve", "/models/target"] for one in proposals)
+
+
+@pytest.mark.parametrize(("role", "level"), [("decode", Applicability.REVIEW), ("null", Applicability.SAFE)])
+def test_one_of_two_roles_is_not_changed_alone(role: str, level: Applicability) -> None:
+    text = f"sglang serve m --disaggregation-mode {role} --speculative-algorithm EAGLE"
+    ask = Request(launch=parse(text, "0.5.23"), verdict=NOTHING, models=MemoryModels({}))
+    (proposal,) = FIXES["drop-speculation"](ask)
+    assert proposal.ceiling is level
+    assert ("other role" in proposal.why) == (role == "decode")
+
+
+def test_an_old_switch_that_chose_the_backend_goes_with_the_choice() -> None:
+    launch = parse("python -m sglang.launch_server --model-path m --enable-flashinfer-mla --tp 8", "0.4.4")
+    edit = Edit(set={"--attention-backend": "triton"})
+    request = Request(launch=launch, verdict=NOTHING, models=MemoryModels({}), edit=edit, why="another backend")
+    (proposal,) = FIXES["change"](request)
+    assert proposal.launch
+    assert proposal.launch.argv[3:] == ("--model-path", "m", "--tp", "8", "--attention-backend", "triton")
