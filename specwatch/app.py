@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,10 +118,14 @@ def _finish(run: Callable[[], int]) -> NoReturn:
         code = Exit.UNREADABLE if isinstance(error, (SourceError, ModelError)) else Exit.USAGE
         code = Exit.FINDINGS if isinstance(error, ApplyError) else code
     except BrokenPipeError:
+        import signal  # here and below, as it takes 3 ms of a start that ends well
+
         # the reader of our output went away; keep the interpreter from complaining when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE
     except KeyboardInterrupt:
+        import signal
+
         code = 128 + signal.SIGINT
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
@@ -171,9 +174,6 @@ def diagnose(
     """
 
     def run() -> int:
-        import gc
-
-        gc.set_threshold(200_000)  # imports make many objects and no garbage: looking for some is a tenth of a start
         from specwatch.commands import diagnose as command
 
         options = command.Options(

@@ -1,13 +1,15 @@
-"""From an incident and the rule that knows it to a finding: re-run the check, make the fixes, re-check them."""
+"""From an incident and the rule that knows it to a finding: re-run the check, make the fixes, re-check them.
+
+Checks and fixes are imported where a rule asks for them: for a crash that no rule knows none of their sixty modules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from specwatch.checks import CHECKS, examine
 from specwatch.domain import (
+    NOTHING,
     Applicability,
     Finding,
     Fix,
@@ -20,26 +22,30 @@ from specwatch.domain import (
     Verdict,
 )
 from specwatch.errors import LaunchError, ModelError
-from specwatch.fixes import FIXES, Proposal, Request
-from specwatch.launch.server_args import merge
 from specwatch.log.candidates import UNPROVED, is_denied_by_clock_or_label
-from specwatch.models.base import Models
-from specwatch.rulebook.rule import Cause, FixRef, Rule
+
+if TYPE_CHECKING:
+    from specwatch.fixes import Proposal
+    from specwatch.models.base import Models
+    from specwatch.rulebook.rule import Cause, FixRef, Rule
 
 UNKNOWN_CRASH = "a crash that no rule knows"
-NO_CAPTURES: Mapping[str, str] = MappingProxyType({})
 
 
 def diagnose(
-    incident: Incident, match: Match | None, rule: Rule | None, models: Models, typed: Launch | None
+    incident: Incident, match: Match | None, rule: Rule | None, known: Callable[[], Models], typed: Launch | None
 ) -> Finding:
-    """What a person is told of one incident. `typed` is the launch command that somebody gave beside the log."""
+    """What a person is told of one incident. `typed` is the launch command that somebody gave beside the log.
+
+    `known` gives the models; it is not asked for those of a crash that no rule knows or that the log refutes.
+    """
     launches = _launches(incident, typed)
     launch = launches[0] if launches else None
     if _is_refuted(incident, rule):
         return _refuted(incident, rule, launch)
     if rule is None or match is None:
         return _unknown(incident, launch)
+    models = known()
     verdict, launch = _judge(rule, launches, models)
     verdict = _compare(verdict, match.captures)
     cause = _cause(rule, match, verdict)
@@ -48,12 +54,16 @@ def diagnose(
         "draft": launch.text_value("speculative_draft_model_path") if launch else None,
         "place": _place(incident),
     }
+    says, severity = _say(cause, rule.title, {**names, **match.captures, **verdict.facts}), rule.severity
+    if severity is Severity.DEGRADED and incident.frames and incident.chain:  # an exception of the scheduler followed
+        severity = Severity.FATAL
+        says += "; the scheduler died of what followed: " + incident.chain[0].partition("\n")[0]
     return Finding(
         rule=rule.id,
         title=rule.title,
-        severity=rule.severity,
+        severity=severity,
         cause=cause.name if cause else "",
-        says=_say(cause, rule.title, {**names, **match.captures, **verdict.facts}),
+        says=says,
         verdict=verdict,
         incident=incident,
         launch=launch,
@@ -115,6 +125,8 @@ def _is_refuted(incident: Incident, rule: Rule | None) -> bool:
 def _launches(incident: Incident, typed: Launch | None) -> tuple[Launch, ...]:
     if typed is None:
         return incident.launches
+    from specwatch.launch.server_args import merge
+
     return tuple(merge(typed, recorded) for recorded in incident.launches) or (typed,)
 
 
@@ -163,8 +175,8 @@ def _unknown(incident: Incident, launch: Launch | None) -> Finding:
 
 
 def _place(incident: Incident) -> str | None:
-    """The innermost frame in sglang's own files, else the innermost of all, in words."""
-    own = (frame for frame in reversed(incident.frames) if "/sglang/" in frame.file)
+    """The innermost frame in sglang's own files, the callers' if need be, else the innermost of all, in words."""
+    own = (frame for frame in reversed((*incident.callers, *incident.frames)) if "/sglang/" in frame.file)
     frame = next(own, incident.frames[-1] if incident.frames else None)
     if frame is None:
         return None
@@ -181,11 +193,13 @@ def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Ve
     if not launches:
         because = "the launch is not known: the log holds no server_args line, and no --launch was given"
         return Verdict(check=rule.check, status=Status.UNKNOWN, because=because), None
+    from specwatch.checks import CHECKS
+
     judged = [(CHECKS[rule.check](launch, models), launch) for launch in launches]
     verdict, launch = next((pair for pair in judged if pair[0].status is Status.BROKEN), judged[0])
     if verdict.status is Status.BROKEN and verdict.cause not in rule.causes:
         because = f"SGLang would stop earlier: {verdict.exception}: {verdict.message}"
-        return replace(verdict, status=Status.UNKNOWN, because=because), launch
+        return verdict._replace(status=Status.UNKNOWN, because=because), launch
     if verdict.status is Status.SOUND:
         applies = verdict.because != "does not apply"
         because = (
@@ -194,7 +208,7 @@ def _judge(rule: Rule, launches: tuple[Launch, ...], models: Models) -> tuple[Ve
             else "as far as it is known here, this launch does not use what the message speaks of: another launch "
             "printed it, or a variable of the server's environment is at work"
         )
-        return replace(verdict, status=Status.SOUND if applies else Status.UNKNOWN, because=because), launch
+        return verdict._replace(status=Status.SOUND if applies else Status.UNKNOWN, because=because), launch
     return verdict, launch
 
 
@@ -207,7 +221,7 @@ def _compare(verdict: Verdict, captures: Mapping[str, str]) -> Verdict:
     ]
     if not differing:
         return verdict
-    return replace(verdict, because="; ".join(filter(None, (verdict.because, *differing))))
+    return verdict._replace(because="; ".join(filter(None, (verdict.because, *differing))))
 
 
 def _cause(rule: Rule, match: Match, verdict: Verdict) -> Cause | None:
@@ -237,12 +251,15 @@ def repair(
     verdict: Verdict,
     launch: Launch | None,
     models: Models,
-    captures: Mapping[str, str] = NO_CAPTURES,
+    captures: Mapping[str, str] = NOTHING,
 ) -> tuple[Fix, ...]:
     """The fixes of a cause, each passed by all checks. Without a known cause: those that every cause shares."""
+    from specwatch.fixes import FIXES, Request
+
     fixes: list[Fix] = []
-    old = silent_faults(launch, models) - {verdict.cause}
-    for reference in cause.fixes if cause else _shared(rule) if rule else ():
+    references = tuple(cause.fixes if cause else _shared(rule) if rule else ())
+    old = silent_faults(launch, models) - {verdict.cause} if references else frozenset()
+    for reference in references:
         try:
             ask = Request(
                 launch=launch,
@@ -272,13 +289,15 @@ def _shared(rule: Rule) -> Iterable[FixRef]:
         )
         trusts = [fix.applicability for fix in same]
         if len(trusts) == len(others):
-            yield replace(reference, applicability=min([reference.applicability, *trusts]))
+            yield reference._replace(applicability=min([reference.applicability, *trusts]))
 
 
 def silent_faults(launch: Launch | None, models: Models) -> frozenset[str]:
     """What is wrong with a launch although SGLang starts it."""
     if launch is None:
         return frozenset()
+    from specwatch.checks import examine
+
     verdicts = examine(launch, models)
     return frozenset(v.cause for v in verdicts if v.status is Status.BROKEN and v.message is None)
 
@@ -296,6 +315,8 @@ def recheck(
     `old` are the silent faults that the launch had before, the one that is to be fixed aside: a fix of something else
     need not mend them, and must not add to them.
     """
+    from specwatch.checks import examine
+
     lowered: list[tuple[Applicability, str]] = [(proposal.ceiling, proposal.because)]
     if rule is not None and rule.status != "stable":
         lowered.append((Applicability.REVIEW, f"the rule is {rule.status}"))
@@ -330,6 +351,8 @@ def recheck(
 
 
 def _condemns(verdict: Verdict, old: frozenset[str]) -> bool:
+    from specwatch.checks import CHECKS
+
     if verdict.status is not Status.BROKEN or CHECKS[verdict.check].advisory:
         return False
     return verdict.message is not None or verdict.cause not in old

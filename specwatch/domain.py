@@ -3,13 +3,13 @@
 Everything here is frozen and does no input or output, so that each stage can be tested with values alone.
 """
 
-from __future__ import annotations
-
+# without `from __future__ import annotations`: of texts a NamedTuple compiles each, which doubles what it costs a start
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
+from typing import NamedTuple, Never
 
 from specwatch.lazy import compiled
 
@@ -17,7 +17,7 @@ Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 """A value of JSON, or of a Python literal in `server_args=`."""
 
 _SECRETS = compiled(r" --(?:(?:admin-)?api-key|ssl-keyfile-password)[ =]\S*")
-NOTHING: Mapping[str, Value] = MappingProxyType({})
+NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
 class Severity(IntEnum):
@@ -67,8 +67,7 @@ class Phase(StrEnum):
     SERVING = "serving"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One line of a log, its outer prefixes and SGLang's header taken off.
 
     `at` is the clock of the innermost header as ISO 8601 text (no zone unless the log has one), None where the line
@@ -90,6 +89,20 @@ class LogLine:
         return " ".join(self.ranks)
 
 
+class Container(NamedTuple):
+    """The container that a target makes around the command of a launch, as far as a fix has to know it.
+
+    `kind` is `compose` or `kubernetes`. `options` are by the target's own names, as far as they are set: `shm_size` and
+    `ipc` of a service, `hostIPC` of a pod and the `sizeLimit` of a memory volume at /dev/shm. `mounted`: some volume
+    stands at /dev/shm. `host_network`: it shares the network of its host.
+    """
+
+    kind: str
+    options: Mapping[str, str] = NOTHING
+    mounted: bool = False
+    host_network: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """What starts one server, with the values that are in force.
@@ -98,17 +111,19 @@ class Launch:
     `env` are what the process gets from it. `values` maps an argument's name (`speculative_algorithm`) to the value
     that was given; an argument that was not given is absent. `recorded` holds the log's own `server_args=` (resolved
     values), or None. `origin` says where the command comes from: `typed`, or `reconstructed` from the record alone.
-    `gpu` is the kind of GPU that it runs on, such as `H100`, as far as somebody or the log says so.
+    `gpu` is the kind of GPU that it runs on, such as `H100`, as far as somebody or the log says so. `container` is the
+    one that its target makes around it, None where it is none, or not known.
     """
 
     sglang: str
     argv: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    env: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     text: str = ""
     values: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
     recorded: Mapping[str, Value] | None = None
     origin: str = "typed"
     gpu: str = ""
+    container: Container | None = None
 
     def value(self, name: str, default: Value = None) -> Value:
         """The value in force for an argument: what the server recorded, else what was typed, else `default`.
@@ -129,8 +144,7 @@ class Launch:
         return bool(self.value(name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(NamedTuple):
     """One `File "…", line N, in function` of a traceback, with the source line that the log shows below it."""
 
     file: str
@@ -139,15 +153,15 @@ class Frame:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class Incident(NamedTuple):
     """One failure of one run, all its ranks merged and its echoes counted.
 
     `error` is the message that started it, lines joined by newlines; `root` the log line on which it begins.
     `frames` is the traceback of that first exception, outermost first; `chain` the errors that followed from it in
-    the same traceback. `launches` are the launches that it may belong to, likeliest first: more than one only where
-    several servers write into one log. `outlived` says how the log itself shows that the server went on, and so that
-    the block was not a crash of it; empty otherwise. `run` counts the start-ups of the source from 1.
+    the same traceback, `callers` their frames. `launches` are the launches that it may belong to, likeliest first: more
+    than one only where several servers write into one log. `outlived` says how the log itself shows that the server
+    went on, and so that the block was not a crash of it; empty otherwise. `run` counts the start-ups of the source from
+    1.
     """
 
     error: str
@@ -155,6 +169,7 @@ class Incident:
     lines: tuple[LogLine, ...] = ()
     frames: tuple[Frame, ...] = ()
     chain: tuple[str, ...] = ()
+    callers: tuple[Frame, ...] = ()
     ranks: tuple[str, ...] = ()
     run: int = 1
     launches: tuple[Launch, ...] = ()
@@ -168,8 +183,7 @@ class Incident:
         return self.launches[0] if self.launches else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(NamedTuple):
     """One fact that a check read: what, its value, and the file or argument that says so."""
 
     check: str
@@ -178,8 +192,7 @@ class Evidence:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What one check says of one launch.
 
     `cause` names the case within the check, as in `[cause.X]` of a rule. `facts` are the values by name that rules
@@ -190,7 +203,7 @@ class Verdict:
     check: str
     status: Status
     cause: str = ""
-    facts: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
+    facts: Mapping[str, Value] = NOTHING
     evidence: tuple[Evidence, ...] = ()
     because: str = ""
     phase: Phase = Phase.ARGUMENTS
@@ -198,18 +211,24 @@ class Verdict:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One edit of a launch. `op` is set, remove, set_env or unset_env; `name` a full flag or a variable's name."""
+class Change(NamedTuple):
+    """One edit of a launch. `op` is set, remove, set_env or unset_env; `name` a full flag or a variable's name.
+
+    The `name` of a `set` may also be a key of the service around the command, as Compose's `shm_size`.
+    """
 
     op: str
     name: str
     old: str | None = None
     new: str | None = None
 
+    @property
+    def around(self) -> bool:
+        """Whether it changes the container around the command, and no word of the command itself."""
+        return self.op == "set" and not self.name.startswith("-")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
+
+class Fix(NamedTuple):
     """A changed launch that passed all checks, or (MANUAL) what a person has to do.
 
     `launch` is None when no command is known to edit; `changes` is there all the same. `because` says what lowered
@@ -224,9 +243,13 @@ class Fix:
     rechecked: bool = False
     because: str = ""
 
+    @property
+    def around(self) -> bool:
+        """Whether it changes the container around the command alone: the command stays what it is."""
+        return bool(self.changes) and all(change.around for change in self.changes)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+
+class Match(NamedTuple):
     """Which rule knows an incident, by which of its patterns, and the values that the message holds."""
 
     rule: str
@@ -235,8 +258,7 @@ class Match:
     incident: Incident
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """What a person is told: one cause, its proof, and what to do. `rule` is None for a crash that no rule knows."""
 
     rule: str | None
@@ -247,7 +269,7 @@ class Finding:
     verdict: Verdict
     incident: Incident | None
     launch: Launch | None = None
-    captures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    captures: Mapping[str, str] = NOTHING
     fixes: tuple[Fix, ...] = ()
     occurrences: int = 1
     starts: int = 1
@@ -256,17 +278,22 @@ class Finding:
     echoes: int = 0
 
     @property
-    def fingerprint(self) -> str:
-        """Twelve hex digits that stay the same when the same failure of the same launch comes again.
+    def identity(self) -> str:
+        """What stays the same when the same failure of the same launch comes again.
 
         Secrets of the launch take no part, so that they need not be kept anywhere to recognise it. Failures of a rule
         that knows only where they come from (its capture is `message`) are told apart by what they say.
         """
-        import hashlib  # a healthy log needs none
-
         launch = _SECRETS.sub("", " ".join(self.launch.argv)) if self.launch else ""
         text = self.captures.get("message") or (self.incident.error if self.incident else self.title)
         what = self.rule or ""
         if not what or "message" in self.captures:
             what += re.sub(r"0x[0-9a-f]+|\d+", "#", text)
-        return hashlib.sha256("\0".join((what, self.cause, launch)).encode()).hexdigest()[:12]
+        return "\0".join((what, self.cause, launch))
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits of the identity, by which people and the daemon call it."""
+        import hashlib  # slow, and needed only where it is shown or kept
+
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:12]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from specwatch.domain import Finding, Incident, Launch, LogLine, Severity, Status, Verdict
 from specwatch.log.incidents import incidents
@@ -41,11 +41,11 @@ MOST_OF_A_KIND = 200
 MOST_DIFFERENT = 1000
 
 
-@dataclass(slots=True)
 class Passed:
     """How many incidents were left out of the findings, because more like them than anybody reads had come before."""
 
-    count: int = 0
+    def __init__(self) -> None:
+        self.count = 0
 
 
 def conclusions(
@@ -57,7 +57,7 @@ def conclusions(
     passed: Passed | None = None,
     gpu: str = "",
 ) -> Iterator[Finding]:
-    """From the incidents of one log to findings; `models` is asked for when there is one.
+    """From the incidents of one log to findings; `models` is asked for when a rule knows one.
 
     One crash loop is diagnosed once: what repeats is answered from memory. Of different ones MOST_DIFFERENT are kept,
     MOST_OF_A_KIND of one rule or class of error, apart for those that the server outlived, which a client may have
@@ -80,9 +80,9 @@ def conclusions(
                     passed.count += 1
                 continue
             kinds.update([kind, (denied, "")])
-            answers[key] = conclude(incident, rulebook, models(), launch, release, gpu)
+            answers[key] = _concluded(incident, rulebook, models, launch, release, gpu)
         at = incident.root.at
-        yield replace(answers[key], incident=incident, first_seen=at, last_seen=at, echoes=incident.echoes)
+        yield answers[key]._replace(incident=incident, first_seen=at, last_seen=at, echoes=incident.echoes)
 
 
 def conclude(
@@ -94,20 +94,30 @@ def conclude(
     gpu: str = "",
 ) -> Finding:
     """From one incident to its finding; `launch` and `release` as in `find`, `gpu` where the log does not name it."""
+    return _concluded(incident, rulebook, lambda: models, launch, release, gpu)
+
+
+def _concluded(
+    incident: Incident,
+    rulebook: Rulebook,
+    models: Callable[[], Models],
+    launch: Launch | None,
+    release: str,
+    gpu: str,
+) -> Finding:
     from specwatch.diagnose import diagnose  # with all checks and fixes: not needed for a healthy log
     from specwatch.launch.gpus import told
 
     if release:
-        incident = replace(incident, launches=tuple(replace(one, sglang=release) for one in incident.launches))
+        incident = incident._replace(launches=tuple(replace(one, sglang=release) for one in incident.launches))
     if gpu := gpu or told(line.text for line in incident.lines):
-        incident = replace(incident, launches=tuple(replace(one, gpu=gpu) for one in incident.launches))
+        incident = incident._replace(launches=tuple(replace(one, gpu=gpu) for one in incident.launches))
         launch = replace(launch, gpu=gpu) if launch else None
     match = rulebook.match(incident)
     return diagnose(incident, match, rulebook.rules[match.rule] if match else None, models, launch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preflight:
+class Preflight(NamedTuple):
     """What the checks say of a launch before it happens: its problems, what could not be told, how many passed."""
 
     findings: tuple[Finding, ...]
@@ -144,7 +154,7 @@ def _by_message(rulebook: Rulebook, verdict: Verdict) -> Rule | None:
 
 
 def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding for each fingerprint: how often, in how many starts, first and last seen; the worst come first.
+    """One finding for each identity: how often, in how many starts, first and last seen; the worst come first.
 
     Fixes that an earlier start of the same log already had, and died with, are left out.
     """
@@ -154,15 +164,14 @@ def fold(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
         for launch in of_fatal([finding]):
             failed.setdefault(launch.argv, launch)
-        key = (finding.fingerprint, finding.severity)
+        key = (finding.identity, finding.severity)
         if finding.incident is not None:
             starts.setdefault(key, set()).add((finding.incident.root.source, finding.incident.run))
         if key not in folded:
             folded[key] = finding
             continue
         first = folded[key]
-        folded[key] = replace(
-            first,
+        folded[key] = first._replace(
             occurrences=first.occurrences + 1,
             starts=len(starts.get(key, ())),
             last_seen=finding.last_seen or first.last_seen,
@@ -175,15 +184,14 @@ def merge(logs: Iterable[tuple[Finding, ...]]) -> tuple[Finding, ...]:
     """The folded findings of several logs as those of all of them."""
     merged: dict[tuple[str, Severity], Finding] = {}
     for finding in chain.from_iterable(logs):
-        key = (finding.fingerprint, finding.severity)
+        key = (finding.identity, finding.severity)
         first = merged.get(key)
         merged[key] = finding if first is None else _together(first, finding)
     return tuple(sorted(merged.values(), key=lambda finding: -finding.severity))
 
 
 def _together(first: Finding, second: Finding) -> Finding:
-    return replace(
-        first,
+    return first._replace(
         occurrences=first.occurrences + second.occurrences,
         starts=first.starts + second.starts,
         last_seen=second.last_seen or first.last_seen,

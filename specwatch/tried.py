@@ -6,7 +6,6 @@ A person who flips one knob between "too much" and "not enough" needs another kn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from specwatch.domain import Change, Finding, Fix, Launch, Severity, Value
 
@@ -20,7 +19,7 @@ def without_tried(findings: Sequence[Finding], failed: Iterable[Launch]) -> tupl
     records = [launch.recorded for launch in failed if launch.recorded]
     if len({str(sorted(record.items(), key=lambda item: item[0])) for record in records}) < 2:
         return tuple(findings)
-    return tuple(replace(one, fixes=_untried(one, records)) for one in findings)
+    return tuple(one._replace(fixes=_untried(one, records)) for one in findings)
 
 
 def of_fatal(findings: Iterable[Finding]) -> tuple[Launch, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from specwatch.domain import Applicability, Finding, Incident, Severity, Status
@@ -187,16 +186,34 @@ def test_a_fingerprint_does_not_hang_on_numbers() -> None:
 
 def test_of_very_many_different_crashes_some_are_examined_and_the_others_counted() -> None:
     (found,) = incidents(framed(start(1) + crash("ValueError: case 0")), BOOK.role_of)
-    forged = replace(found, outlived="the server went on")
+    forged = found._replace(outlived="the server went on")
 
     def examined(several: Iterable[Incident]) -> tuple[int, int]:
         passed = Passed()
         got = list(conclusions(several, BOOK, lambda: MemoryModels({}), passed=passed))
         return len(got), passed.count
 
-    many = [replace(found, error=f"ValueError: case {number}") for number in range(MOST_OF_A_KIND + 7)]
+    many = [found._replace(error=f"ValueError: case {number}") for number in range(MOST_OF_A_KIND + 7)]
     assert examined(many) == (MOST_OF_A_KIND, 7)
     assert examined([*many, *many[:5]]) == (MOST_OF_A_KIND + 5, 7)  # what was examined once costs nothing more
-    assert examined([*many, replace(found, error="KeyError: 'x'")]) == (MOST_OF_A_KIND + 1, 7)
-    noise = [replace(forged, error=f"Made{number}Up: x") for number in range(MOST_DIFFERENT + 9)]
+    assert examined([*many, found._replace(error="KeyError: 'x'")]) == (MOST_OF_A_KIND + 1, 7)
+    noise = [forged._replace(error=f"Made{number}Up: x") for number in range(MOST_DIFFERENT + 9)]
     assert examined([*noise, found]) == (MOST_DIFFERENT + 1, 9)
+
+
+def test_a_trouble_of_requests_that_ends_in_a_crash_is_fatal() -> None:
+    trouble = (
+        "[2026-07-01 03:18:40 TP0] Decode handshake failed for request rank=0 decode_req.req.rid='a' with exception "
+        "KVTransferError(bootstrap_room=3318): Could not fetch prefill info\n"
+    )
+    end = (
+        "[2026-07-01 03:18:41 TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/opt/sglang/srt/disaggregation/decode.py", line 611, in _resolve_pending_reqs\n'
+        "    decode_req.kv_receiver.abort()\nAttributeError: 'NoneType' object has no attribute 'abort'\n\n"
+    )
+    (alone,) = fold(find(framed(trouble), BOOK, MemoryModels({})))
+    (both,) = fold(find(framed(trouble + end), BOOK, MemoryModels({})))
+    assert alone.rule == both.rule == "kv-transfer-failed"
+    assert (alone.severity, both.severity) == (Severity.DEGRADED, Severity.FATAL)
+    assert both.says.startswith(alone.says)
+    assert "has no attribute 'abort'" in both.says

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from specwatch.config import DEFAULT_FILE, Settings, load, state_directory
 from specwatch.errors import ConfigError
 from specwatch.report.text import clean
 from specwatch.report.times import iso
-from specwatch.storage.outbox import Outbox, Row
+from specwatch.storage.outbox import Known, Outbox, Row
 
 
 def configured(config: Path | None, state: Path | None) -> tuple[Settings, Path]:
@@ -43,14 +44,37 @@ def list_alerts(kind: Format, config: Path | None, state: Path | None) -> Exit:
 
 
 def retry(receiver: str, config: Path | None, state: Path | None) -> Exit:
-    """Have what is dead or waits sent now; an empty name means all receivers."""
+    """Have what is dead or waits sent now; an empty name means all receivers.
+
+    Raises ConfigError for a receiver that the configuration names no longer: nothing is ever sent to it.
+    """
+    settings = configured(config, state)[0]
+    known = _known(settings) if settings.path is not None and (config or not state) else None
+    if known is not None and receiver and receiver not in known.told | known.forwarded:
+        there = ", ".join(sorted(known.told | known.forwarded)) or "none"
+        raise ConfigError(f"{settings.path}: names no receiver {receiver}, so nothing is sent to it; there are {there}")
     try:
         with contextlib.closing(_outbox(config, state)) as outbox:
-            count = outbox.retry(receiver, time.time())
+            lost = Counter(row.receiver for row in outbox.rows() if known is not None and not known.gets(row))
+            count = outbox.retry(receiver, time.time(), known)
     except sqlite3.Error as error:
         raise ConfigError(f"the store cannot be written: {error}; run it as the daemon's user, or as root") from None
     print(f"{count} to be sent{f' to {receiver}' if receiver else ''}" if count else "nothing to be sent again")
+    for name, number in sorted(lost.items()):
+        if receiver in ("", name):
+            print(f"{number} for {clean(name)} not sent: {settings.path} does not name it among those who get them")
     return Exit.CLEAN
+
+
+def _known(settings: Settings) -> Known:
+    """Who gets anything by a configuration."""
+    from specwatch.alerts.gateway import routes
+    from specwatch.alerts.kinds import receivers
+
+    return Known(
+        told=frozenset(one.name for one in receivers(settings)),
+        forwarded=frozenset(route.name for route in routes(settings)),
+    )
 
 
 def _outbox(config: Path | None, state: Path | None) -> Outbox:

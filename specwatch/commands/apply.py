@@ -184,8 +184,10 @@ def _ad_hoc(target: str) -> Server:
     if kind == "systemd":
         logs = (f"journal:{name if '.' in name else name + '.service'}",)
     elif kind == "compose" and "#" in rest:
+        from specwatch.launch.targets import compose_files
+
         file, _, service = rest.rpartition("#")
-        project = re.sub(r"[^a-z0-9_-]", "", Path(file).resolve().parent.name.lower())
+        project = re.sub(r"[^a-z0-9_-]", "", Path(compose_files(file)[0]).resolve().parent.name.lower())
         logs = (f"docker:{project}-{service}-*",)
     return Server(name=name, logs=logs, target=target)
 

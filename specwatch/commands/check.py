@@ -96,7 +96,7 @@ def _launch(target: Targeted, options: Options, models: LocalModels) -> Launch:
         launch = parse(target.command, release, read_file=reader(models), lenient=True)
     except LaunchError as error:
         raise ConfigError(f"{target.name}: {error}") from error
-    return replace(launch, env={**target.env, **launch.env}, gpu=options.gpu)
+    return replace(launch, env={**target.env, **launch.env}, gpu=options.gpu, container=target.container)
 
 
 def installed(target: Targeted) -> str:
@@ -177,6 +177,8 @@ def _annotations(checked: Sequence[Checked]) -> Iterator[str]:
 
     for one in checked:
         file = one.name.partition(":")[2].partition("#")[0] or one.name
+        if one.name.startswith("compose:") and not Path(file).is_file():
+            file = file.partition(":")[0]  # of several files the first
         file = escaped(file).replace(",", "%2C").replace(":", "%3A")
         for finding in one.findings:
             title = escaped(f"{finding.rule or 'specwatch'}: {finding.title}").replace(",", "%2C").replace(":", "%3A")

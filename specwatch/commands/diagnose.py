@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from specwatch.models.files import LocalModels
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Options:
     """The arguments of the command."""
 
@@ -110,12 +111,12 @@ def _launch(options: Options) -> Launch | None:
         try:
             launch = parse(command, options.sglang, read_file=reader(options.models), lenient=True)
         except LaunchError:
-            if not _is_launch(command, options.sglang):
+            if not (_is_launch(command, options.sglang) or _embeds_sglang(command)):
                 raise error from None
             say(f"{given}: {error}; the log's own record is used instead")
             return None
         say(f"{given}: {error}")
-    return replace(launch, env={**target.env, **launch.env}) if target else launch
+    return replace(launch, env={**target.env, **launch.env}, container=target.container) if target else launch
 
 
 def _is_launch(command: str | tuple[str, ...], release: str) -> bool:
@@ -127,6 +128,12 @@ def _is_launch(command: str | tuple[str, ...], release: str) -> bool:
     except LaunchError:
         return False
     return True
+
+
+def _embeds_sglang(command: str | tuple[str, ...]) -> bool:
+    """Whether a command starts a program of others with SGLang inside, as `python -m dynamo.sglang`; not the router."""
+    text = command if isinstance(command, str) else " ".join(command)
+    return re.search(r"\b(?:\w+\.sglang|sgl_jax)\b", text) is not None and "router" not in text
 
 
 def _expanded(options: Options) -> tuple[list[str], bool]:

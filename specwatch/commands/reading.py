@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from specwatch.domain import Finding
 from specwatch.errors import SourceError
@@ -17,8 +16,7 @@ PAYS = 32 * 1024 * 1024
 """Bytes of all logs from which processes of their own are started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of one log: its findings folded, how much was read, and why not more."""
 
     path: str

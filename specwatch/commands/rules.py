@@ -7,7 +7,6 @@ import importlib.util
 import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from specwatch.commands.common import print_lines, rulebook, say
@@ -39,7 +38,7 @@ def _row(rule: Rule) -> dict[str, str]:
         "severity": rule.severity.name.lower(),
         "role": rule.role.value,
         "status": rule.status,
-        "sglang": str(rule.sglang),
+        "sglang": rule.sglang,
     }
 
 
@@ -100,11 +99,10 @@ def new_rule(name: str, log: str, into: Path, directories: Sequence[Path]) -> Ex
         where = path if path.exists() else book.rules[name].path
         raise ConfigError(f"{name}: there is such a rule already: {where}; choose another id")
     incident = _unknown_crash(log, book)
-    hidden = replace(
-        incident,
+    hidden = incident._replace(
         error=redact.text(incident.error),
-        root=replace(incident.root, text=redact.text(incident.root.text)),
-        lines=tuple(replace(line, text=redact.text(line.text)) for line in incident.lines),
+        root=incident.root._replace(text=redact.text(incident.root.text)),
+        lines=tuple(line._replace(text=redact.text(line.text)) for line in incident.lines),
     )
     launch = redact.launch(incident.launch) if incident.launch else None
     draft = drafting.of_incident(hidden, launch.argv if launch else ())
@@ -116,7 +114,10 @@ def new_rule(name: str, log: str, into: Path, directories: Sequence[Path]) -> Ex
 
 
 def _unknown_crash(log: str, book: Rulebook) -> Incident:
-    """The first crash of a log that no rule knows; consequences, and what the server outlived, are none."""
+    """The first crash of a log that no rule knows; consequences, and what the server outlived, are none.
+
+    A rule that knows only the part of SGLang that it came out of leaves it unknown.
+    """
     from specwatch.log.prefilter import incidents
     from specwatch.sources.once import Stats
 
@@ -125,7 +126,7 @@ def _unknown_crash(log: str, book: Rulebook) -> Incident:
         if incident.outlived or incident.role is not Role.CAUSE:
             continue
         match = book.match(incident)
-        if match is None:
+        if match is None or "message" in match.captures:
             return incident
         known.setdefault(match.rule, incident.root.number)
     if not known:

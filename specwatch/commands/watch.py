@@ -210,7 +210,10 @@ def _watch(options: Options, settings: Settings, book: Rulebook, store: Store, s
             if settings.web.listen:
                 from specwatch.web.start import start
 
-                ends.callback(start(lambda: daemon.settings, store.path, daemon.tally, clock.now, clock.wall, say))
+                serving = start(
+                    lambda: daemon.settings, store.path, daemon.tally, clock.now, clock.wall, say, daemon.status_of
+                )
+                ends.callback(serving)
             notify("READY=1")
             while True:
                 daemon.turn(watchdog_or(60.0))

@@ -7,7 +7,7 @@ optional arguments, so that the answer does not depend on the Python that runs s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specwatch.domain import Value
 from specwatch.launch.convert import Refusal, stored
@@ -17,24 +17,22 @@ from specwatch.lazy import compiled
 _NEGATIVE = compiled(r"^-\d+$|^-\d*\.\d+$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """One flag as it was given: the option at `index`, then `count` tokens of values.
+class Given(NamedTuple):
+    """One flag as it was given: the option at `at`, then `taken` tokens of values.
 
     `option` is the full spelling; `explicit` is the value of `--flag=value`, None in the other form.
     """
 
     flag: Flag
     option: str
-    index: int
-    count: int = 0
+    at: int
+    taken: int = 0
     explicit: str | None = None
     texts: tuple[str, ...] = ()
     value: Value = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(NamedTuple):
     """All flags in order, and the places of tokens that no flag takes."""
 
     given: tuple[Given, ...]
@@ -45,14 +43,14 @@ class Parsed:
         return {one.flag.dest: one.value for one in self.given if one.flag.action not in ("ignored", "help")}
 
 
-@dataclass(slots=True)
 class _Reader:
-    table: FlagTable
-    tokens: Sequence[str]
-    strict: bool
-    options: dict[int, tuple[Flag | None, str, str | None]] = field(default_factory=dict)
-    stop: int = 0
-    """Where `--` ends the options."""
+    def __init__(self, table: FlagTable, tokens: Sequence[str], strict: bool) -> None:
+        self.table = table
+        self.tokens = tokens
+        self.strict = strict
+        self.options: dict[int, tuple[Flag | None, str, str | None]] = {}
+        self.stop = 0
+        """Where `--` ends the options."""
 
     def classify(self) -> None:
         """Tell options from values, for all tokens before anything is taken: ambiguity wins over other faults."""
@@ -106,7 +104,7 @@ class _Reader:
                 continue
             one = self._take(flag, option, explicit, index)
             given.append(one)
-            index += 1 + one.count
+            index += 1 + one.taken
         extras.extend(range(index, len(self.tokens)))
         return Parsed(given=tuple(given), extras=tuple(extras))
 
@@ -126,7 +124,7 @@ class _Reader:
                 raise Refusal(flag.message if flag.action == "refused" else f"ValueError: {flag.message}")
             value = stored(flag, option, texts)
         return Given(
-            flag=flag, option=option, index=index, count=count, explicit=explicit, texts=tuple(texts), value=value
+            flag=flag, option=option, at=index, taken=count, explicit=explicit, texts=tuple(texts), value=value
         )
 
     def _values_after(self, flag: Flag, index: int) -> int:

@@ -1,8 +1,8 @@
-"""Options of `docker run` that a server's crash can hang on: read and set them where a launch is started that way."""
+"""What a server's crash can hang on in the container around it: options of `docker run`, keys of a Compose service."""
 
 from __future__ import annotations
 
-from specwatch.domain import Change, Launch
+from specwatch.domain import Change, Container, Launch
 from specwatch.errors import LaunchError
 from specwatch.launch.locate import Arg, Level, Located, locate
 from specwatch.launch.patches import Patch, patched
@@ -11,21 +11,43 @@ from specwatch.launch.shell import quote
 OPTIONS = frozenset({"--shm-size", "--ipc"})
 """The options of `docker run`, `podman run` and `nerdctl run` that can be set; none of them is one of SGLang's."""
 
+KEYS = {"shm_size": "--shm-size", "ipc": "--ipc"}
+"""The keys of a Compose service that are the same as an option of `docker run`."""
+
 _CREATES = ("run", "create")
 
 
 def container_setting(launch: Launch, option: str, value: str) -> Change | None:
-    """A `set` of an option of the container, its present value filled in; None where there is no container."""
+    """A `set` of an option of the container, its present value filled in; None where there is none that can be set.
+
+    It is spelled as where it stands: `--shm-size` of `docker run`, `shm_size` of a Compose service.
+    """
+    found = _container_of(launch)
+    if found is not None:
+        return Change(op="set", name=option, old=_value(_given(found, option)), new=value)
+    around = launch.container
+    if around is None or around.kind != "compose":
+        return None
+    key = next(key for key, name in KEYS.items() if name == option)
+    return Change(op="set", name=key, old=around.options.get(key), new=value)
+
+
+def _container_of(launch: Launch) -> Level | None:
+    """The `docker run` in a launch's own text."""
     if not launch.text:
         return None
     try:
-        located = locate(launch.text)
+        found = _container(locate(launch.text))
     except LaunchError:
         return None
-    found = _container(located)
-    if found is None:
-        return None
-    return Change(op="set", name=option, old=_value(_given(found[1], option)), new=value)
+    return found[1] if found else None
+
+
+def set_key(around: Container | None, change: Change) -> Container:
+    """The container with a key of its service set. Raises LaunchError where there is no service around the launch."""
+    if around is None or change.name not in KEYS:
+        raise LaunchError(f"{change.name[:80]} is a key of a Compose service, and the launch is started by none")
+    return around._replace(options={**around.options, change.name: change.new or ""})
 
 
 def set_option(located: Located, change: Change) -> str:

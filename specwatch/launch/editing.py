@@ -35,10 +35,13 @@ def edit(
     would refuse the result. Without `read_file` the values of a `--config` file are taken over from `launch`. With
     `lenient` a result that sglang would still refuse comes back as `parse` reads it.
     """
-    text = launch.text or command_text(launch)
+    text, around = launch.text or command_text(launch), launch.container
     for change in changes:
-        text = _apply(text, launch.sglang, change, launch)
-    return _rebuilt(launch, text, read_file, lenient=lenient)
+        if change.around:
+            around = container.set_key(around, change)
+        else:
+            text = _apply(text, launch.sglang, change, launch)
+    return replace(_rebuilt(launch, text, read_file, lenient=lenient), container=around)
 
 
 def command_text(launch: Launch) -> str:
@@ -146,7 +149,7 @@ def _dropped(reading: Reading, dest: str, *, keep: int) -> Reading:
 def _behind(reading: Reading, given: Given) -> tuple[Arg, ...]:
     """The words behind a flag that takes no value, which nothing else takes either: they were meant for it."""
     out: list[Arg] = []
-    at = given.index + given.count + 1
+    at = given.at + given.taken + 1
     while given.flag.bare and at in reading.parsed.extras and not reading.tokens[at].startswith("-"):
         place = reading.places[at]
         if place is None:
@@ -203,7 +206,7 @@ def _editable(reading: Reading, given: Given) -> bool:
 
 def _from_variable(arg: Arg, given: Given, reading: Reading) -> bool:
     """Whether the option itself (not only its value) is spelled by a variable."""
-    place = reading.places[given.index]
+    place = reading.places[given.at]
     is_option = place is not None and reading.located.arguments[place] is arg
     return is_option and any(piece.expanded for piece in arg.word.pieces) and not arg.value.startswith("--")
 
@@ -212,7 +215,7 @@ def _replace_value(reading: Reading, given: Given, name: str, flag: Flag, values
     level = len(reading.located.levels) - 1
     args = reading.args(given)
     option = args[0].word
-    positional = reading.places[given.index] is None  # `sglang serve MODEL`
+    positional = reading.places[given.at] is None  # `sglang serve MODEL`
     if positional:
         if _like_option(values[0]):
             return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
@@ -223,7 +226,7 @@ def _replace_value(reading: Reading, given: Given, name: str, flag: Flag, values
     if len(values) == 1 and given.explicit is not None and not flag.many:
         head = option.value.split("=", 1)[0]
         return Patch(level, option.start, option.end, f"{head}={quote(values[0])}")
-    if given.explicit is not None or any(_like_option(value) for value in values) or not given.count:
+    if given.explicit is not None or any(_like_option(value) for value in values) or not given.taken:
         return Patch(level, option.start, args[-1].word.end, _written(name, flag, values))
     return Patch(level, args[1].word.start, args[-1].word.end, " ".join(map(quote, values)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from specwatch.errors import LaunchError
 from specwatch.launch.shell import Lexer, Operator, Token, Word
@@ -36,8 +36,7 @@ _MODULES = frozenset({"sglang.launch_server"})
 _SERVE_MODULES = frozenset({"sglang", "sglang.cli.main"})
 
 
-@dataclass(frozen=True, slots=True)
-class Arg:
+class Arg(NamedTuple):
     """One argument of a command and the word it comes from; `whole` tells that the word gives nothing else."""
 
     value: str
@@ -46,8 +45,7 @@ class Arg:
     open: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EnvSpot:
+class EnvSpot(NamedTuple):
     """A word that sets a variable: `head` is what stands before the name in it, such as `--env=`."""
 
     name: str
@@ -58,8 +56,7 @@ class EnvSpot:
     """The whole `export NAME=value` where the word is the only one in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One simple command of a text, redirections left out."""
 
     text: str
@@ -70,8 +67,7 @@ class Command:
     exported: tuple[EnvSpot, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """A command on the way to the launch; `inner` is the argument that holds the text of the next level."""
 
     command: Command
@@ -84,8 +80,7 @@ class Level:
     """The environment before this command does not reach the server (containers, ssh, `env -i`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """A launch in its text.
 
     `program` and `first` number arguments of the innermost command: the program, and the first that it gets.
@@ -158,14 +153,14 @@ def is_folded(text: str) -> bool:
     return any(line.lstrip().startswith("-") for line in lines[1:])
 
 
-@dataclass(slots=True)
 class _Reader:
     """Collects the simple commands of a text, and the variables that they leave behind."""
 
-    text: str
-    variables: dict[str, str]
-    depth: int = 0
-    exported: dict[str, EnvSpot] = field(default_factory=dict)
+    def __init__(self, text: str, variables: dict[str, str]) -> None:
+        self.text = text
+        self.variables = variables
+        self.depth = 0
+        self.exported: dict[str, EnvSpot] = {}
 
     def finish(self, tokens: list[Token], redirected: set[int]) -> Command | None:
         """One command from its tokens; assignments alone change the variables and give None."""
@@ -306,7 +301,7 @@ def _launch(command: Command, depth: int) -> Located | None:
         if len(inner) > 1:
             raise LaunchError(f"the command string holds {len(inner)} launches of sglang; give one of them")
         if inner:
-            return replace(inner[0], levels=(_level(command, index, index), *inner[0].levels))
+            return inner[0]._replace(levels=(_level(command, index, index), *inner[0].levels))
     return None
 
 

@@ -7,11 +7,12 @@ itself. Words of other servers and typing errors are likely, and marked so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
-from specwatch.launch.flags import Ambiguous, Flag, FlagTable, releases, table
+from specwatch.launch.flags import Ambiguous, Flag, FlagTable, releases_with, table
 from specwatch.launch.foreign import FOREIGN, NEEDLESS, RENAMED, SPELLED_OUT
+from specwatch.launch.speculative_config import FLAG, said_in_flags
 
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _YES = frozenset({"true", "1", "yes", "y", "on"})
@@ -26,13 +27,12 @@ class Certainty(IntEnum):
     CERTAIN = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class Meaning(NamedTuple):
     """The flags that were meant, each with its values; none where the option has to go. `why` says it in words."""
 
     certainty: Certainty
-    flags: tuple[tuple[str, tuple[str, ...]], ...] = ()
     why: str
+    flags: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def meaning(flags: FlagTable, option: str, texts: Sequence[str] = ()) -> Meaning:
@@ -103,12 +103,11 @@ def _of_another_release(flags: FlagTable, name: str, texts: tuple[str, ...]) -> 
         written = " ".join(" ".join((flag, *values)) for flag, values in given)
         return Meaning(certainty=Certainty.CERTAIN, flags=given, why=f"{name} is {written} in sglang {flags.release}")
     known: str | None = None
-    for release in reversed(releases()):
+    for release in reversed(releases_with(name)):
         if release == flags.release:
             continue
-        other = table(release)
         try:
-            found = other.match(name)
+            found = table(release).match(name)
         except Ambiguous:
             continue
         if found is None:
@@ -151,6 +150,11 @@ def _same(flags: FlagTable, old: Flag, spelling: str, texts: tuple[str, ...]) ->
 def _foreign(flags: FlagTable, name: str, texts: tuple[str, ...]) -> Meaning | None:
     if name in NEEDLESS:
         return Meaning(certainty=Certainty.LIKELY, why=f"{name} is not SGLang's: {NEEDLESS[name]}")
+    if name == FLAG and len(texts) == 1:
+        said = said_in_flags(texts[0])
+        known = said and all(flags.exact(flag) is not None for flag, _ in said)
+        why = f"{name} is vLLM's; these flags say it here, with the token that verification adds counted in"
+        return Meaning(certainty=Certainty.LIKELY, flags=said, why=why) if known else None
     target = flags.exact(FOREIGN.get(name, ""))
     if target is None:
         return None

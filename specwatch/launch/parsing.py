@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from specwatch.domain import Launch, Value
 from specwatch.errors import LaunchError
@@ -22,8 +22,7 @@ OF_NO_MATTER = frozenset({"base_gpu_id", "nccl_port", "node_rank", "port", "rand
 """Numbers that no check reads: a launch template may leave them to a variable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(NamedTuple):
     """A launch taken apart. `tokens` is what the parser gets; `places` tells for each token its argument, or None.
 
     None stands for a token that comes from a configuration file or that `sglang serve MODEL` adds.
@@ -37,7 +36,7 @@ class Reading:
 
     def args(self, given: Given) -> tuple[Arg, ...]:
         """The arguments of the command that one flag and its values come from, empty for one from a file."""
-        span = range(given.index, given.index + given.count + 1)
+        span = range(given.at, given.at + given.taken + 1)
         places = [place for i in span if (place := self.places[i]) is not None]
         return tuple(self.located.arguments[place] for place in places)
 
@@ -112,7 +111,7 @@ def read(located: Located, flags: FlagTable, read_file: ReadFile | None, *, stri
             for given in parsed.given
             if given.flag.dest not in OF_NO_MATTER or not _stands_in(given, places, left)
         )
-        parsed = replace(parsed, given=kept)
+        parsed = parsed._replace(given=kept)
     return Reading(located=located, table=flags, tokens=tuple(tokens), places=tuple(places), parsed=parsed)
 
 
@@ -123,7 +122,7 @@ def _closed(token: str) -> str:
 
 
 def _stands_in(given: Given, places: Sequence[int | None], left: frozenset[int]) -> bool:
-    return any(places[i] in left for i in range(given.index, given.index + given.count + 1))
+    return any(places[i] in left for i in range(given.at, given.at + given.taken + 1))
 
 
 def typed_names(located: Located, flags: FlagTable) -> frozenset[str]:
@@ -291,7 +290,7 @@ def _of_file(tokens: Sequence[str], flags: FlagTable, read_file: ReadFile | None
 
 
 def _alone(flags: FlagTable, tokens: Sequence[str], given: Given) -> dict[str, Value]:
-    words = tokens[given.index : given.index + given.count + 1]
+    words = tokens[given.at : given.at + given.taken + 1]
     try:
         values = parse_args(flags, ["--model-path", "x", *words]).values()
     except Refusal:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.errors import LaunchError
 from specwatch.launch.locate import Located
 from specwatch.launch.shell import Lexer, Word, escape, quote
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(NamedTuple):
     """Replace text[start:end] of the command at one level by `new`."""
 
     level: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from specwatch.domain import Launch
 from specwatch.errors import LaunchError
@@ -28,8 +28,7 @@ _CONFIG = compiled(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stray:
+class Stray(NamedTuple):
     """An option that the parser does not know, with the values behind it; `option` is "" for values without one.
 
     `after` is the flag just before values that stand alone, `words` all of it as it was typed.
@@ -44,8 +43,7 @@ class Stray:
         return " ".join(self.words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(NamedTuple):
     """What the parser refuses.
 
     `kind`: unrecognized, ambiguous, choice, value, no-value, explicit, required, no-model, withdrawn, config or other.
@@ -102,16 +100,15 @@ def _of_option(base: Refused, message: str, reading: Reading) -> Refused:
     flags, strays = reading.table, _strays(reading)
     if message.startswith("unrecognized arguments: "):
         missing = message.removeprefix("unrecognized arguments: ") != " ".join(map(str, strays))
-        return replace(base, kind="unrecognized", strays=strays, in_file=missing)
+        return base._replace(kind="unrecognized", strays=strays, in_file=missing)
     if message.startswith("the following arguments are required: "):
-        return replace(base, kind="required", strays=strays)
+        return base._replace(kind="required", strays=strays)
     if message.startswith("ambiguous option: "):
         typed = message.removeprefix("ambiguous option: ").split(" could match ")[0]
         option, equals, text = typed.partition("=")
         stray = next((one for one in strays if one.option == option), None)
         values = (text,) if equals else stray.texts if stray else ()
-        return replace(
-            base,
+        return base._replace(
             kind="ambiguous",
             option=option,
             text=" ".join(values) or None,
@@ -125,14 +122,14 @@ def _of_option(base: Refused, message: str, reading: Reading) -> Refused:
     kind, value = _kind(found["rest"])
     if kind == "value" and value is None:
         value = next((" ".join(one.texts) for one in reading.parsed.given if one.flag is flag), None)
-    return replace(base, kind=kind, flag=flag, text=value, strays=strays, in_file=not _typed(reading, flag))
+    return base._replace(kind=kind, flag=flag, text=value, strays=strays, in_file=not _typed(reading, flag))
 
 
 def _withdrawn(base: Refused, message: str, reading: Reading) -> Refused | None:
     """A flag that the release keeps only in order to refuse it."""
     for flag in reading.table.flags:
         if flag.action in ("refused", "raises") and flag.message == message:
-            return replace(base, kind="withdrawn", flag=flag, in_file=not _typed(reading, flag))
+            return base._replace(kind="withdrawn", flag=flag, in_file=not _typed(reading, flag))
     return None
 
 
@@ -164,7 +161,7 @@ def _typed(reading: Reading, flag: Flag | None) -> bool:
 def _strays(reading: Reading) -> tuple[Stray, ...]:
     """The words that no flag takes, each option with the values behind it."""
     out: list[Stray] = []
-    ends = {one.index + one.count + 1: one.flag for one in reading.parsed.given}
+    ends = {one.at + one.taken + 1: one.flag for one in reading.parsed.given}
     extras = list(reading.parsed.extras)
     while extras:
         first = extras.pop(0)

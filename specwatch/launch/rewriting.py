@@ -69,6 +69,8 @@ def wanted(
                 raise LaunchError(f"{change.name} is not set where the launch stands; unset it where it comes from")
             else:
                 variables[change.name] = change.new if change.op == "set_env" else None
+        elif change.around:
+            options[container.KEYS[change.name]] = change.new or ""
         elif change.op == "set" and change.name in container.OPTIONS:
             if _creates(located):
                 ours.append(change)
@@ -121,7 +123,9 @@ def _fits(change: Change, sglang: str) -> None:
             raise LaunchError(f"{change.name}: no value to set")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", change.name):
             raise LaunchError(f"{change.name[:80]!r} is no name of an environment variable")
-    elif change.op == "set" and change.name not in container.OPTIONS:
+    elif change.around and change.name not in container.KEYS:
+        raise LaunchError(f"{change.name[:80]!r} is neither a flag nor a key of a container that can be set")
+    elif change.op == "set" and change.name not in container.OPTIONS and not change.around:
         edit(parse(["python", "-m", "sglang.launch_server", "--model-path", "x"], sglang), [change])
     elif change.op == "set" and not re.fullmatch(r"[A-Za-z0-9.:_/-]+", change.new or ""):
         raise LaunchError(f"{change.name}: {(change.new or '')[:80]!r} is no value of an option of a container")

@@ -130,15 +130,17 @@ def guess_release(values: Mapping[str, Value]) -> str:
     if not names:
         return ""
     known = {release: field_names(release) for release in releases()}
-    best = max(known, key=lambda release: _likeness(names, known[release]))
-    if _likeness(names, known[best]) >= 0.9:
+    likeness = {release: _likeness(names, fields) for release, fields in known.items()}
+    best = max(likeness, key=likeness.__getitem__)
+    if likeness[best] >= 0.9:
         return best
     fitting = [release for release, fields in known.items() if names <= fields]
     return fitting[0] if len(fitting) == 1 else ""
 
 
 def _likeness(one: Set[str], other: Set[str]) -> float:
-    return len(one & other) / len(one | other)
+    same = len(one & other)
+    return same / (len(one) + len(other) - same)
 
 
 # Rebuilding a launch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specwatch.errors import LaunchError
 from specwatch.lazy import compiled
@@ -22,8 +22,7 @@ _NAME = compiled(r"[A-Za-z_][A-Za-z0-9_]*")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A run of one word: where it stands in the text, what it means, and the quotes around it ("", ' or ")."""
 
     start: int
@@ -34,8 +33,7 @@ class Piece:
     """The value comes from a variable, so it cannot be edited here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One word: text[start:end] means `value`."""
 
     start: int
@@ -54,8 +52,7 @@ class Word:
         return any(piece.quote for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(NamedTuple):
     """`|`, `&&`, `>`, a newline and the like."""
 
     start: int
@@ -71,14 +68,14 @@ class Operator:
 Token = Word | Operator
 
 
-@dataclass(slots=True)
 class Lexer:
     """Reads tokens one after the other; `variables` may grow between two tokens."""
 
-    text: str
-    variables: Mapping[str, str]
-    at: int = 0
-    heredocs: list[tuple[str, bool]] = field(default_factory=list)
+    def __init__(self, text: str, variables: Mapping[str, str], at: int = 0) -> None:
+        self.text = text
+        self.variables = variables
+        self.at = at
+        self.heredocs: list[tuple[str, bool]] = []
 
     def fail(self, place: int, reason: str) -> LaunchError:
         """An error with the line and column of a place in the text."""

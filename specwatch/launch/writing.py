@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.domain import Launch
 from specwatch.errors import LaunchError
@@ -50,14 +50,12 @@ def _tokens(launch: Launch) -> tuple[str, ...]:
 # The pieces of the output
 
 
-@dataclass(slots=True)
 class _Piece:
     """One token: what stands between it and the one before, its own text, its value; `breaks`: a flag of the launch."""
 
-    gap: str
-    raw: str
-    value: str
-    breaks: bool = False
+    def __init__(self, gap: str, raw: str, value: str) -> None:
+        self.gap, self.raw, self.value = gap, raw, value
+        self.breaks = False
 
 
 def _assembled(pieces: Sequence[_Piece], width: int | None) -> str:
@@ -101,8 +99,7 @@ def _shell_word(value: str) -> str:
 # From the text
 
 
-@dataclass(frozen=True, slots=True)
-class _Statement:
+class _Statement(NamedTuple):
     """The tokens up to an operator that ends a command, the operator, and the here-documents behind it."""
 
     tokens: tuple[Token, ...]

@@ -19,12 +19,20 @@ MAX_VALUES = 100_000
 MAX_TABS = 200
 
 
+_TAG = "tag:yaml.org,2002:"
+_TRUTHS = ("true", "false")
+
+
 @dataclass(frozen=True)
 class YamlRead:
-    """A YAML text with its place in messages."""
+    """A YAML text with its place in messages.
+
+    `compose`: read as Docker Compose reads it (go-yaml 3): `yes` and `off`, 12:30 and `=` are texts.
+    """
 
     text: str
     where: str
+    compose: bool = False
 
     @cached_property
     def nodes(self) -> list[yaml.Node]:
@@ -34,7 +42,8 @@ class YamlRead:
         text = self.text
         for _ in range(MAX_TABS):
             try:
-                return [node for node in yaml.compose_all(text, yaml.SafeLoader) if node is not None]
+                found = [node for node in yaml.compose_all(text, yaml.SafeLoader) if node is not None]
+                return _as_texts(found) if self.compose else found
             except yaml.MarkedYAMLError as error:
                 mark = error.problem_mark
                 if mark is None or text[mark.index : mark.index + 1] != "\t":
@@ -52,7 +61,7 @@ class YamlRead:
         """The documents as values, shared ones copied, so that each may be changed alone. Raises ConfigError."""
         import yaml
 
-        again = YamlRead(self.text, self.where)  # constructing changes the nodes of merge keys
+        again = YamlRead(self.text, self.where, self.compose)  # constructing changes the nodes of merge keys
         try:
             loaded = [yaml.constructor.SafeConstructor().construct_document(node) for node in again.nodes]
         except yaml.YAMLError as error:
@@ -106,3 +115,24 @@ class YamlRead:
                 for inner in node.value:
                     todo += inner if isinstance(inner, tuple) else [inner]
         return any(counted.get(id(self.node(path[:end])), 0) > 1 for end in range(1, len(path) + 1))
+
+
+def _as_texts(documents: list[yaml.Node]) -> list[yaml.Node]:
+    """The same documents, where what YAML 1.1 alone takes for something else is a text."""
+    seen: set[int] = set()
+    todo: list[Any] = list(documents)
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node.value, list):
+            for inner in node.value:
+                todo += inner if isinstance(inner, tuple) else [inner]
+        elif node.style is None and (
+            (node.tag == f"{_TAG}bool" and node.value.lower() not in _TRUTHS)
+            or (node.tag in (f"{_TAG}int", f"{_TAG}float") and ":" in node.value)
+            or node.tag == f"{_TAG}value"
+        ):
+            node.tag = f"{_TAG}str"
+    return documents

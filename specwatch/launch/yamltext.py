@@ -36,7 +36,7 @@ class YamlText(YamlRead):
             ways = [[Splice(node.end_mark.index, node.end_mark.index, f" {render(value, None)}")]]
         text = self.value(path)
         for way in ways:
-            new = YamlText(spliced(self.text, way), self.where)
+            new = replace(self, text=spliced(self.text, way))
             try:
                 got = new.value(path)
             except ConfigError:
@@ -163,7 +163,7 @@ class YamlText(YamlRead):
 
     def _proved(self, new: YamlText, path: Path_, value: Any) -> YamlText:
         """The new text, if all its documents are the old ones but for the value at a path."""
-        expected = YamlText(self.text, self.where).data
+        expected = replace(self).data  # a copy of its own
         holder: Any = expected
         for step in path[:-1]:
             holder = holder[step]

@@ -8,8 +8,7 @@ server's file system, or a repository id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from specwatch.domain import Value
@@ -34,8 +33,7 @@ class Config(Protocol):
         """The names of all attributes that are known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(NamedTuple):
     """A model's configuration, read as SGLang's `ModelConfig` reads it.
 
     `path` is the name under which the server knows the model, `source` the file that was read on this host. `text` is
@@ -80,8 +78,7 @@ class Tokenizer(Protocol):
         """The id that `token` would get by being declared the mask token; the tokenizer stays as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A model that was looked at as a draft, and whether it fits the target.
 
     `path` is its name for the server, None where the server cannot reach `host_path`. `because` is empty when it fits.
@@ -95,13 +92,12 @@ class Candidate:
     vocab_size: int = 0
     weight_bytes: int = 0
     estimated: bool = False
-    architectures: tuple[str, ...] = field(default=())
+    architectures: tuple[str, ...] = ()
     context_length: int = 0
     model_type: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskEmbedding:
+class MaskEmbedding(NamedTuple):
     """The trained mask embedding that a DFLASH draft may bring: good for one token id only."""
 
     mask_token_id: int

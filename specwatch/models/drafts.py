@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from specwatch.domain import Value
 from specwatch.errors import ModelError
@@ -93,8 +92,7 @@ class _Host(Protocol):
     def is_cached_repo(self, path: str, *, revision: str | None = None) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What a draft has to match: the target's side of the comparison. `folder` is None where it cannot be seen."""
 
     config: ModelConfig
@@ -124,7 +122,7 @@ def search(
     target_folder = _folder(models, target_path, revision)
     wanted = Wanted(config=target, algorithm=algorithm.upper(), context_length=context)
     if target_folder is not None:
-        wanted = replace(wanted, weight_bytes=_size(target_folder))
+        wanted = wanted._replace(weight_bytes=_size(target_folder))
     skip = {os.path.realpath(f) for f in (_folder(models, name, None) for name in exclude) if f is not None}
     if target_folder is not None:
         skip.add(os.path.realpath(target_folder))
@@ -158,11 +156,11 @@ def _folder(models: _Host, path: str, revision: str | None) -> Path | None:
 
 def _with_digest(models: _Host, wanted: Wanted, folder: Path | None, path: str) -> Wanted:
     if folder is None:
-        return replace(wanted, no_digest=f"the tokenizer of {path} cannot be seen from here")
+        return wanted._replace(no_digest=f"the tokenizer of {path} cannot be seen from here")
     try:
-        return replace(wanted, digest=models.digest_in(folder, path))
+        return wanted._replace(digest=models.digest_in(folder, path))
     except ModelError as error:
-        return replace(wanted, no_digest=str(error))
+        return wanted._replace(no_digest=str(error))
 
 
 def _all(models: _Host) -> Iterator[tuple[Path, str]]:
@@ -203,8 +201,7 @@ def _judge(models: _Host, folder: Path, name: str | None, wanted: Wanted) -> Can
     try:
         config = models.config_in(folder, shown)
         size = _size(folder)
-        candidate = replace(
-            candidate,
+        candidate = candidate._replace(
             vocab_size=config.vocab_size or 0,
             weight_bytes=size or estimate(config),
             estimated=not size,
@@ -225,7 +222,7 @@ def _judge(models: _Host, folder: Path, name: str | None, wanted: Wanted) -> Can
         because = str(error)
     except OSError as error:
         because = f"{folder}: cannot be read: {error.strerror}"
-    return replace(candidate, fits=not because, because=because)
+    return candidate._replace(fits=not because, because=because)
 
 
 def mismatch(candidate: Candidate, config: ModelConfig, wanted: Wanted) -> str:

@@ -8,7 +8,6 @@ plain Llama where an example does not care.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,7 +158,7 @@ class MemoryModels:
         del revision
         context = min(context_length, target.context_length) if context_length else target.context_length
         wanted = draft_models.Wanted(config=target, algorithm=algorithm.upper(), context_length=context)
-        wanted = dataclasses.replace(wanted, weight_bytes=int(self._model(target_path).get("weight_bytes", 0)))
+        wanted = wanted._replace(weight_bytes=int(self._model(target_path).get("weight_bytes", 0)))
         others = [path for path in self._spec if path not in (target_path.rstrip("/"), *exclude)]
         return draft_models.ranked([self._judge(path, target_path, wanted) for path in others], target)
 
@@ -168,8 +167,7 @@ class MemoryModels:
         try:
             config = self.config(path)
             size = int(self._model(path).get("weight_bytes", 0))
-            candidate = dataclasses.replace(
-                candidate,
+            candidate = candidate._replace(
                 vocab_size=config.vocab_size or 0,
                 weight_bytes=size or draft_models.estimate(config),
                 estimated=not size,
@@ -185,7 +183,7 @@ class MemoryModels:
                 because = "" if same else "its tokenizer gives other ids to the tokens than the target's"
         except ModelError as error:
             because = str(error)
-        return dataclasses.replace(candidate, fits=not because, because=because)
+        return candidate._replace(fits=not because, because=because)
 
     def _model(self, path: str) -> Mapping[str, Any]:
         found = self._spec.get(path.rstrip("/") or path)

@@ -10,8 +10,8 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from specwatch.errors import ModelError
 from specwatch.lazy import compiled
@@ -21,8 +21,7 @@ _REPO = compiled(r"[A-Za-z0-9_][\w.-]{0,95}(/[A-Za-z0-9_][\w.-]{0,95})?", re.ASC
 _REVISION = compiled(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """Where a model lies on this host. `local` tells a folder that the server names from a repository id."""
 
     folder: Path

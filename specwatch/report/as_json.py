@@ -6,8 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from specwatch import __version__
 from specwatch.domain import Change, Finding, Fix, Incident, Launch, Verdict
@@ -23,8 +22,7 @@ LONGEST_TEXT = 4096  # characters of a root line; the log itself has the rest
 Json = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRead:
+class SourceRead(NamedTuple):
     """One input and how much of it was read."""
 
     path: str
@@ -155,7 +153,7 @@ def _fix(fix: Fix) -> Json:
         "changes": [change_object(change) for change in fix.changes],
         "argv": list(redact.argv(launch.argv)) if launch else None,
         "env": redact.env(launch.env) if launch else None,
-        "command": command(launch) if launch else None,
+        "command": command(launch) if launch and not fix.around else None,
     }
 
 

@@ -47,7 +47,9 @@ def _fix(fix: Fix) -> Iterator[str]:
     yield ""
     yield _plain(fix.why) + (f" ({_plain(fix.because)})" if fix.because else "")
     yield ""
-    if fix.launch is not None:
+    if fix.around:
+        yield from _fence("\n".join(f"{change.name}: {clean(change.new or '')}" for change in fix.changes), "yaml")
+    elif fix.launch is not None:
         yield from _fence(inert(command(fix.launch, width=100)), "sh")
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from specwatch.domain import Launch, Value
 from specwatch.errors import LaunchError
-from specwatch.launch.shell import Lexer, Operator, quote
 from specwatch.lazy import compiled
 from specwatch.report.secret_names import LONGEST_NAME, plain_name, secret_in_text, secret_name
 
@@ -43,21 +42,38 @@ _NOTHING = compiled(r"(?:None|null|nil|true|false|undefined|unset|empty|\*{1,}+|
 _TYPE = compiled(r"(?:Optional|Union|str|int|bool|bytes|SecretStr|A)(?:[\[|.]|$)")
 _NUMBER = compiled(r"[+-]?\d{1,12}(?:\.\d{1,12})?%?$")
 _MARK = compiled(r"<[^<>\s]{1,60}>$|\[[A-Z]{1,20}\]$")
-_SSHPASS = compiled(
-    r"(?<![\w-])(sshpass[ \t]{1,4}+-p[ \t]{0,4}+)(?!['\"]?<redacted>)(?:'[^'\n]{0,}+'?|\"[^\"\n]{0,}+\"?|[^\s'\"]{1,}+)"
-)
 _NOT_BEARER = compiled(r"(?:tokens?|auth\w{0,20}+|scheme|realm|credentials?|format|header|and|or|is|was|in|<)\b", re.I)
 
-_SHAPES = (
-    compiled(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z]|[a-z]{16})[A-Za-z0-9]{8,}+"),
-    compiled(r"(?<![A-Za-z0-9_])(sk-)[A-Za-z0-9_-]{12,}+"),
-    compiled(r"(?<![A-Za-z0-9])(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}+"),
-    compiled(r"(?<![A-Za-z0-9])(nvapi-|glpat-|xox[abeoprs]-|AIza)[A-Za-z0-9_-]{8,}+"),
-    compiled(r"(?<![A-Za-z0-9])((?:AKIA|ASIA))[A-Z0-9]{12,}+"),
-    compiled(r"(?<![A-Za-z0-9_-])(eyJ)[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{2,}+(?:\.[A-Za-z0-9_-]{0,}+)?+"),
-    compiled(r"(?<![\w-])((?i:api key) )(?=[A-Za-z_-]{0,60}+\d)[\w-]{8,}+"),
-    compiled(r"(?<=[?&])((?i:sig|signature|key|code|x-goog-signature|x-goog-credential)=)[^\s&'\"<]{1,}+"),
+_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    (
+        ("hf_",),
+        compiled(r"(?<![A-Za-z0-9])(hf_)(?=[A-Za-z]{0,60}+[A-Z0-9]|[a-z]{0,60}[A-Z]|[a-z]{16})[A-Za-z0-9]{8,}+"),
+    ),
+    (("sk-",), compiled(r"(?<![A-Za-z0-9_])(sk-)[A-Za-z0-9_-]{12,}+")),
+    (("gh", "github_pat_"), compiled(r"(?<![A-Za-z0-9])(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}+")),
+    (
+        ("nvapi-", "glpat-", "xox", "aiza"),
+        compiled(r"(?<![A-Za-z0-9])(nvapi-|glpat-|xox[abeoprs]-|AIza)[A-Za-z0-9_-]{8,}+"),
+    ),
+    (("akia", "asia"), compiled(r"(?<![A-Za-z0-9])((?:AKIA|ASIA))[A-Z0-9]{12,}+")),
+    (
+        ("eyj",),
+        compiled(r"(?<![A-Za-z0-9_-])(eyJ)[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{2,}+(?:\.[A-Za-z0-9_-]{0,}+)?+"),
+    ),
+    (("key ",), compiled(r"(?<![\w-])((?i:api key) )(?=[A-Za-z_-]{0,60}+\d)[\w-]{8,}+")),
+    (
+        ("?", "&"),
+        compiled(r"(?<=[?&])((?i:sig|signature|key|code|x-goog-signature|x-goog-credential)=)[^\s&'\"<]{1,}+"),
+    ),
+    (
+        ("sshpass",),
+        compiled(
+            r"(?<![\w-])(sshpass[ \t]{1,4}+-p[ \t]{0,4}+)(?!['\"]?<redacted>)"
+            r"(?:'[^'\n]{0,}+'?|\"[^\"\n]{0,}+\"?|[^\s'\"]{1,}+)"
+        ),
+    ),
 )
+"""What secrets look like, each behind texts of which it holds one, in small letters: most texts hold none of them."""
 _BEARER = compiled(r"(?<![A-Za-z0-9])([Bb](?i:earer)[ \t]{1,4}+)([^\s'\",;<)\\]{1,}+)")
 _AUTHORITY = compiled(r"[^\s'\"<>]{0,}+")
 _PEM = "PRIVATE KEY-----"
@@ -67,10 +83,12 @@ def text(value: str) -> str:
     """A text with everything that looks like a secret taken out."""
     if _HINT.search(value):
         value = _without_named(value)
-    for shape in _SHAPES:
-        value = shape.sub(lambda found: found[1] + HIDDEN, value)
-    value = _SSHPASS.sub(lambda found: found[1] + HIDDEN, value)
-    value = _BEARER.sub(lambda f: f[0] if _NOT_BEARER.match(f[2]) else f[1] + HIDDEN, value)
+    small = value.lower()
+    for needles, shape in _SHAPES:
+        if any(needle in small for needle in needles):
+            value = shape.sub(lambda found: found[1] + HIDDEN, value)
+    if "bearer" in small:
+        value = _BEARER.sub(lambda f: f[0] if _NOT_BEARER.match(f[2]) else f[1] + HIDDEN, value)
     if "://" in value:
         head, *rest = value.split("://")
         value = "://".join((head, *(_without_login(part) for part in rest)))
@@ -240,6 +258,8 @@ def _word(token: str) -> str:
 
 def _script(source: str, depth: int) -> str:
     """A shell script in a token, redacted word by word so that it stays one."""
+    from specwatch.launch.shell import Lexer, Operator
+
     lexer = Lexer(source, {})
     spans: list[tuple[int, int, str]] = []
     try:
@@ -263,6 +283,8 @@ def _comment(gap: str) -> str:
 
 
 def _quoted(word: str) -> str:
+    from specwatch.launch.shell import quote
+
     name, equals, rest = word.partition("=")
     # an assignment is one only while its name stands outside of quotes
     return f"{name}={quote(rest)}" if equals and name.isidentifier() else quote(word)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from specwatch.domain import Applicability, Change, Finding, Fix, Severity, Status, Verdict
 from specwatch.lazy import compiled
@@ -18,8 +17,7 @@ NARROWEST = 40
 _CONTROL = compiled(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A run of text with the name of its style; see `STYLES` for what the names mean on a terminal."""
 
     text: str
@@ -162,7 +160,7 @@ def _fix(fix: Fix, number: int, width: int) -> Iterator[Line]:
     for sign, text in _diff(fix.changes):
         for at, part in enumerate(_wrap(clean(text), width - 9, "")):
             yield Piece(f"     {sign if at == 0 else ' '}  "), Piece(part, "removed" if sign == "-" else "added")
-    if fix.launch is not None:
+    if fix.launch is not None and not fix.around:
         for part in command(fix.launch, width=width - 6).split("\n"):
             yield Piece("      "), Piece(inert(part), "command")
 
@@ -185,10 +183,14 @@ def _spelled(change: Change, value: str | None) -> str:
     shown = redact.HIDDEN if value and redact.secret_name(change.name) else value
     if change.op.endswith("_env"):
         return f"{change.name}={shown or ''}"
+    if change.around:
+        return f"{change.name}: {shown or ''}"
     return f"{change.name} {shown}" if shown else change.name
 
 
 def _wrap(text: str, width: int, indent: str) -> list[str]:
+    import textwrap  # with the expressions that it compiles: a healthy log needs none
+
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
     ) or [""]

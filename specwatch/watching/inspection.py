@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from specwatch.domain import Finding, Incident, Launch, Status
+from specwatch.domain import Container, Finding, Incident, Launch, Status
 from specwatch.errors import LaunchError, ModelError, SpecwatchError
 from specwatch.models.base import Models
 from specwatch.pipeline import conclude
@@ -40,13 +40,17 @@ Document = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a child needs to know. `launch` is the command as somebody typed it, `target` is where it stands."""
+    """What a child needs to know. `launch` is the command as somebody typed it, `target` is where it stands.
+
+    `container` is what stands around `launch`; that of a target is read with it.
+    """
 
     incident: Incident
     path_maps: tuple[tuple[str, str], ...] = ()
     models_dirs: tuple[str, ...] = ()
     launch: str = ""
     target: str = ""
+    container: Container | None = None
     sglang: str = ""
     gpu: str = ""
     rules: tuple[str, ...] = ()
@@ -96,13 +100,14 @@ def typed(ask: Ask) -> Launch | None:
 
     command: str | tuple[str, ...] = ask.launch
     env: Mapping[str, str] = {}
+    around = ask.container
     if not command and (found := targeted(ask)) is not None:
-        command, env = found.command, found.env
+        command, env, around = found.command, found.env, found.container
     release = ask.sglang or next((one.sglang for one in ask.incident.launches), "")
     for lenient in (False, True) if command else ():
         with contextlib.suppress(LaunchError):
             launch = parse(command, release, lenient=lenient)
-            return replace(launch, env={**env, **launch.env})
+            return replace(launch, env={**env, **launch.env}, container=around)
     return None
 
 

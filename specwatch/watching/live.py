@@ -20,7 +20,7 @@ import io
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from specwatch.domain import Frame, Incident, Launch, LogLine
@@ -295,7 +295,7 @@ def located(incident: Incident, where: Callable[[int, int], tuple[int, int]]) ->
     """An incident whose root line stands where people find it in the file, rather than at its place in the stream."""
     root = incident.root
     number, offset = where(root.offset, root.number)
-    return replace(incident, root=replace(root, number=number, offset=offset))
+    return incident._replace(root=root._replace(number=number, offset=offset))
 
 
 _SHARED = (LogLine, Launch, Frame, Raw)

@@ -40,16 +40,16 @@ NOES = [
     ("mode", replace(GOOD, mode="observe"), FIX, "the mode is observe"),
     ("mode", replace(GOOD, mode="propose"), FIX, "the mode is propose"),
     ("mode", replace(GOOD, mode="approve"), FIX, "run `specwatch apply`"),
-    ("mode", GOOD, replace(FIX, applicability=Applicability.REVIEW), "the fix is review"),
+    ("mode", GOOD, FIX._replace(applicability=Applicability.REVIEW), "the fix is review"),
     ("mode", replace(BY_PERSON, mode="propose"), FIX, "not even by a person"),
-    ("fix that", GOOD, replace(FIX, changes=()), "done by a person"),
+    ("fix that", GOOD, FIX._replace(changes=()), "done by a person"),
     ("fix that", GOOD, None, "no such fix"),
     ("fix that", replace(GOOD, rule_status="experimental"), FIX, "experimental"),
     ("fix that", replace(BY_PERSON, rule_status="experimental"), FIX, "never act"),
-    ("fix that", BY_PERSON, replace(FIX, applicability=Applicability.MANUAL), "done by a person"),
+    ("fix that", BY_PERSON, FIX._replace(applicability=Applicability.MANUAL), "done by a person"),
     ("fix that", replace(GOOD, rule_status=""), FIX, "no rule knows"),
     ("fix that", replace(GOOD, severity=Severity.DEGRADED), FIX, "degraded, not fatal"),
-    ("fix that", GOOD, replace(FIX, rechecked=False, because="no files"), "no files"),
+    ("fix that", GOOD, FIX._replace(rechecked=False, because="no files"), "no files"),
     ("really down", replace(GOOD, down=Down.NO, down_because="it answers"), FIX, "it answers"),
     ("really down", replace(GOOD, down=Down.UNKNOWN, down_because="no bus"), FIX, "could not tell: no bus"),
     ("really down", replace(BY_PERSON, down=Down.NO), FIX, "nothing tells|unit failed"),
@@ -178,7 +178,7 @@ SITUATIONS = st.builds(
     even_if_up=st.booleans(),
 )
 FIXES = st.builds(
-    replace, st.just(FIX), applicability=st.sampled_from(list(Applicability)), rechecked=st.booleans(),
+    FIX._replace, applicability=st.sampled_from(list(Applicability)), rechecked=st.booleans(),
     changes=st.sampled_from([FIX.changes, ()]),
 )  # fmt: skip
 
@@ -201,9 +201,9 @@ def lesser(situation: Situation, fix: Fix) -> list[tuple[Situation, Fix]]:
         (replace(situation, breaker="open"), fix),
         (replace(situation, under_change=("other",)), fix),
         (replace(situation, history=one_more), fix),
-        (situation, replace(fix, applicability=Applicability(max(1, fix.applicability - 1)))),
-        (situation, replace(fix, rechecked=False)),
-        (situation, replace(fix, changes=())),
+        (situation, fix._replace(applicability=Applicability(max(1, fix.applicability - 1)))),
+        (situation, fix._replace(rechecked=False)),
+        (situation, fix._replace(changes=())),
     ]
 
 

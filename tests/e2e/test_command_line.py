@@ -288,6 +288,25 @@ def test_a_launch_that_does_not_parse(specwatch: Run, examples: Path, launch: st
     assert "launch" in complaint(done)
 
 
+@pytest.mark.parametrize(
+    ("launch", "code"),
+    [
+        ("python3 -m dynamo.sglang --model-path /models/atlas-8b --endpoint dyn://a.b.c", 1),
+        ("python3 -m dynamo.frontend", 2),
+        ("python -m sglang_router.launch_router --worker-urls http://a", 2),
+    ],
+)
+def test_a_program_of_others_with_sglang_inside_is_no_launch_and_no_obstacle(
+    specwatch: Run, examples: Path, mapped: list[str], launch: str, code: int
+) -> None:
+    done = specwatch("diagnose", examples / "server.log", *mapped, "--format", "json", "--launch", launch)
+    assert done.returncode == code, done.stderr
+    if code == 1:
+        assert "the log's own record is used instead" in done.stderr
+        (finding,) = json.loads(done.stdout)["findings"]
+        assert (finding["rule"], finding["launch"]["from"]) == ("standalone-vocab-mismatch", "server_args")
+
+
 def test_a_launch_that_sglang_refuses_is_put_right(specwatch: Run, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     said = "sglang serve: error: unrecognized arguments: --enable_metrics --max-model-len 2048"

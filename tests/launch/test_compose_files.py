@@ -129,6 +129,22 @@ services:
 }
 
 
+PROJECTS["what YAML 1.1 takes for something else"] = {
+    "compose.yaml": f"""services:
+  a:
+    image: x
+    command: [{", ".join(SERVER.split())}, yes, NO, off, "on", 12:30, 190:20:30, =, 0o8]
+    environment: {{A: yes, B: off, C: 12:30, D: 1.0, E: true, F: 1_000, G: 010, H: =, I: 1.50, on: Y}}
+""",
+}
+ENTRIES = '["K=${SW_A}"]'
+PROJECTS["values over lines"] = {
+    "compose.yaml": f"services: {{a: {{image: x, command: {SERVER}, env_file: one.env, environment: {ENTRIES}}}}}",
+    ".env": 'SW_A="1\n2 # no comment\n" # one\nSW_B=b\n',
+    "one.env": "A='x\n\ny'\nB=${SW_A-}z\nC=\"a\\nb\"\n",
+}
+
+
 def laid_out(folder: Path, name: str) -> Path:
     """A project on disk; gives the file that a person would name."""
     for file, text in PROJECTS[name].items():
@@ -245,13 +261,65 @@ def test_which_files_docker_compose_takes(tmp_path: Path) -> None:
         ("services: {a: {extends: b}, b: {extends: a}}", "more than 16 deep"),
         ("services: {a: {extends: a}}", "no service 'a', which 'a' extends"),
         ("services: {a: {command: !reset null}}", "c.yaml: .*!reset"),
+        ("services: {a: {command: '${SW_A:?say which}'}}", r"c.yaml: the variable SW_A has to be set .*\(say which\)"),
+        ("services: {a: {command: '${SW_A'}}", r"c.yaml: \$\{SW_A: not a form of a variable"),
+        ("services: {a: {command: '${SW_A=b}'}}", "not a form of a variable"),
+        ("include: ['${}']", "c.yaml: include: .*not a form"),
+        (f"services: {{a: {{command: {SERVER}, env_file: gone.env}}}}", "c.yaml: env_file .*/gone.env is not there"),
+        (
+            f"services: {{a: {{command: {SERVER}, env_file: open.env}}}}",
+            "open.env: line 2: a quote is opened and never",
+        ),
+        (f'services: {{a: {{command: {SERVER}, volumes: ["./a\\0:/m"]}}}}', "NUL character"),
+        (f"services: {{a: {{command: {SERVER}, env_file: bomb.env}}}}", "bomb.env: .*more than a million characters"),
+        ("services: {a: {command: '" + "${SW_A:-" * 50000 + "'}}", "not a form of a variable"),
     ],
 )
 def test_what_is_not_read_is_named(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "c.yaml").write_text(text)
     (tmp_path / "other.yaml").write_text("services: {x: {command: y}}")
+    (tmp_path / "open.env").write_text("A=1\nB='2\n")
+    doubling = "".join(f"A{at}=${{A{at - 1}}}${{A{at - 1}}}\n" for at in range(1, 40))
+    (tmp_path / "bomb.env").write_text(f"A0=xxxx\n{doubling}")
     with pytest.raises(ConfigError, match=complaint):
         read(f"compose:{tmp_path}/c.yaml#a")
+
+
+def test_files_that_ask_for_one_another_over_and_over_are_refused(tmp_path: Path) -> None:
+    for at in range(15):
+        (tmp_path / f"i{at}.yaml").write_text(f"include: [i{at + 1}.yaml, i{at + 1}.yaml]\nservices: {{a{at}: {{}}}}\n")
+    (tmp_path / "i15.yaml").write_text(f"services: {{z: {{command: {SERVER}}}}}\n")
+    with pytest.raises(ConfigError, match="more than 5000 times"):
+        read(f"compose:{tmp_path}/i0.yaml")
+    chain = "".join(f"  a{at}: {{extends: a{at + 1}}}\n" for at in range(14))
+    (tmp_path / "c.yaml").write_text("---\n".join([f"services:\n{chain}  a14: {{command: {SERVER}}}\n"] * 4))
+    with pytest.raises(ConfigError, match="more than 5000 times"):
+        read(f"compose:{tmp_path}/c.yaml")
+
+
+def test_a_home_is_that_of_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    text = f"image: x, command: {SERVER}, volumes: ['~/y:/n', '~none/x:/m']"
+    (tmp_path / "compose.yaml").write_text(f"services: {{a: {{{text}}}}}\n")
+    wanted = {one["target"]: one["source"] for one in by_compose(tmp_path)["a"]["volumes"]}
+    assert dict(one(f"compose:{tmp_path}/compose.yaml").path_maps) == wanted
+
+
+def test_odd_names_of_files_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    text = f"env_file: [{{path: {'x' * 300}, required: false}}], volumes: ['./loop:/m', './{'y' * 300}:/n']"
+    (tmp_path / "c.yaml").write_text(f"services: {{a: {{command: {SERVER}, {text}}}}}\n")
+    assert dict(one(f"compose:{tmp_path}/c.yaml").path_maps) == {
+        "/m": f"{tmp_path}/loop",
+        "/n": f"{tmp_path}/{'y' * 300}",
+    }
+
+
+def test_a_variable_over_lines_is_taken_out_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"services: {{a: {{command: {SERVER}, env_file: a.env}}}}\n")
+    (tmp_path / "a.env").write_text("SGLANG_X='1\n2'\nB=3\n")
+    with pytest.raises(LaunchError, match=r"a\.env: sets SGLANG_X, .* in several lines; take it out by hand"):
+        plan(f"compose:{tmp_path}/c.yaml", [Change(op="unset_env", name="SGLANG_X")], "0.5.23")
 
 
 def test_of_a_folder_each_project_is_read_once(tmp_path: Path) -> None:

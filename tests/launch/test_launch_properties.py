@@ -78,7 +78,7 @@ def test_any_text_is_read_or_refused_with_a_reason(tail: str) -> None:
 )
 def test_every_token_is_a_flag_a_value_or_left_over(tokens: list[str]) -> None:
     parsed = parse_args(table("0.5.23"), tokens, strict=False)
-    taken = [i for one in parsed.given for i in range(one.index, one.index + one.count + 1)]
+    taken = [i for one in parsed.given for i in range(one.at, one.at + one.taken + 1)]
     assert sorted([*taken, *parsed.extras]) == list(range(len(tokens)))
     try:
         strict = parse_args(table("0.5.23"), ["--model-path", "x", *tokens])

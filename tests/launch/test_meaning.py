@@ -7,6 +7,7 @@ import pytest
 from specwatch.launch.flags import releases, table
 from specwatch.launch.foreign import FOREIGN, RENAMED, SPELLED_OUT
 from specwatch.launch.meaning import Certainty, meaning
+from specwatch.launch.speculative_config import said_in_flags
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,47 @@ def test_the_tables_name_real_flags() -> None:
 def test_no_foreign_word_is_a_flag_of_the_newest_release() -> None:
     newest = table(releases()[-1])
     assert [name for name in FOREIGN if newest.exact(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "flags"),
+    [
+        (
+            '{"method": "mtp", "num_speculative_tokens": 3}',
+            "algorithm EAGLE num-steps 3 eagle-topk 1 num-draft-tokens 4",
+        ),
+        (
+            '{"method": "qwen3_next_mtp", "num_speculative_tokens": 2}',
+            "algorithm EAGLE num-steps 2 eagle-topk 1 num-draft-tokens 3",
+        ),
+        (
+            '{"method": "eagle3", "model": "lab/head", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}',
+            "algorithm EAGLE3 draft-model-path lab/head num-steps 2 eagle-topk 1 num-draft-tokens 3",
+        ),
+        (
+            '{"method": "draft_model", "model": "lab/small", "num_speculative_tokens": 4}',
+            "algorithm STANDALONE draft-model-path lab/small num-steps 4 eagle-topk 1 num-draft-tokens 5",
+        ),
+        (
+            '{"method": "dflash", "model": "lab/block", "num_speculative_tokens": 15}',
+            "algorithm DFLASH draft-model-path lab/block num-draft-tokens 16",
+        ),
+        ('{"method": "eagle3", "num_speculative_tokens": 2}', ""),  # with which head
+        ('{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}', ""),  # sized in another way
+        ('{"method": "medusa", "model": "lab/m", "num_speculative_tokens": 4}', ""),
+        ('{"method": "mtp"}', ""),
+        ('{"method": "mtp", "num_speculative_tokens": true}', ""),
+        ('{"method": "mtp", "num_speculative_tokens": 0}', ""),
+        ('["mtp"]', ""),
+        ("{method: mtp}", ""),
+    ],
+)
+def test_speculation_as_vllm_says_it(config: str, flags: str) -> None:
+    words = [word for flag, values in said_in_flags(config) for word in (flag.removeprefix("--speculative-"), *values)]
+    assert " ".join(words) == flags
+
+
+def test_a_configuration_that_is_not_understood_is_no_word_of_vllm() -> None:
+    config = '{"method": "mtp", "num_speculative_tokens": 3}'
+    assert meaning(table("0.5.23"), "--speculative_config", (config,)).certainty is Certainty.LIKELY
+    assert meaning(table("0.5.23"), "--speculative-config", ("mtp",)).certainty is Certainty.UNKNOWN

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specwatch.commands.check import Checked, _annotations
 from specwatch.domain import Evidence, Finding, Launch, Severity, Status, Verdict
@@ -156,7 +158,7 @@ def test_no_log_that_we_have_loses_a_word() -> None:
 
 
 def test_of_the_flags_only_three_hold_secrets() -> None:
-    table = Path(redact.__file__).parents[1] / "launch" / "data" / "flags.json"
+    table = Path(redact.__file__).parents[1] / "launch" / "data" / "flags.jsonl"
     flags = set(re.findall(r'"(--[a-z][a-z0-9_-]+)"', table.read_text(encoding="utf-8")))
     assert len(flags) > 500
     assert {flag for flag in flags if redact.secret_name(flag)} == {
@@ -232,11 +234,25 @@ def test_hidden_in_every_form_of_a_report() -> None:
 
 def test_every_pattern_keeps_what_it_took_or_takes_little() -> None:
     patterns = [v for v in vars(redact).values() if isinstance(getattr(v, "pattern", None), str)]
-    patterns += [*redact._SHAPES, *redact._CLOSE.values()]
+    patterns += [*(shape for _, shape in redact._SHAPES), *redact._CLOSE.values()]
     assert len(patterns) > 20
     for pattern in patterns:
         bare = re.sub(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.", "x", pattern.pattern)
         assert not re.search(r"[\w)](?:[*+]|\{\d+,\})(?!\+)", bare), pattern.pattern
+
+
+@given(st.data())
+def test_what_a_shape_matches_holds_one_of_its_texts(data: st.DataObject) -> None:
+    needles, shape = data.draw(st.sampled_from(redact._SHAPES))
+    plain = re.sub(r"(?<=[*+?}])\+", "", shape.pattern)  # hypothesis has no possessive repeats
+    found = data.draw(st.from_regex(plain).filter(shape.search))
+    assert any(needle in found.lower() for needle in needles)
+    assert redact.HIDDEN in redact.text(found)
+
+
+@pytest.mark.parametrize("name", ["api key", "API KEY", "Api Key", "api \u212aey", "ap\u0130 key"])
+def test_letters_that_only_case_makes_the_same_hide_no_secret(name: str) -> None:
+    assert SECRET not in redact.text(f"{name} {SECRET}")
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,23 @@ def test_json_changes() -> None:
     ]
 
 
+def test_a_change_of_the_container_is_no_change_of_the_command() -> None:
+    """What a person, or an alert, would run again is the command that failed."""
+    launch = finding().launch
+    change = Change(op="set", name="shm_size", new="32g")
+    fix = Fix(id="more", applicability=Applicability.REVIEW, why="so", changes=(change,), launch=launch)
+    one = finding(fixes=(fix,))
+    answer = json.loads(as_json.dumps(as_json.document([], [one])))
+    jsonschema.validate(answer, SCHEMA)
+    (told,) = answer["findings"][0]["fixes"]
+    assert told["changes"] == [{"op": "set", "flag": "shm_size", "old": None, "new": "32g"}]
+    assert (told["command"], told["argv"] is None) == (None, False)
+    assert "     +  shm_size: 32g\n  help:" in plain(one)
+    assert "```yaml\nshm_size: 32g\n```" in "\n".join(markdown.lines([one]))
+    mixed = fix._replace(changes=(change, Change(op="set", name="--tp-size", old="4", new="2")))
+    assert "python -m sglang.launch_server" in plain(finding(fixes=(mixed,)))
+
+
 def test_text_says_it_all() -> None:
     shown = plain(finding())
     for part in (

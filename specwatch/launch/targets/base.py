@@ -83,8 +83,13 @@ class Files:
         return text_of(path)
 
     def is_file(self, path: Path) -> bool:
-        """Whether there is such a file."""
-        return self.edits[path] is not None if path in self.edits else path.is_file()
+        """Whether there is such a file; a name that no file can have is none."""
+        if path in self.edits:
+            return self.edits[path] is not None
+        try:
+            return path.is_file()
+        except OSError:
+            return False
 
     def named(self, folder: Path, suffix: str) -> list[Path]:
         """The files of a directory whose name ends in `suffix`, in no order."""

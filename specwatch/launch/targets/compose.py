@@ -17,7 +17,7 @@ from specwatch.launch.layers import Layer, Splice, spliced
 from specwatch.launch.rewriting import Wanted
 from specwatch.launch.targets import interpolation
 from specwatch.launch.targets.base import DISK, Files, Rewrite, Targeted, is_server
-from specwatch.launch.targets.composefiles import Piece, services
+from specwatch.launch.targets.composefiles import Piece, placed, services
 from specwatch.launch.targets.yamlwords import Holder, Kept, holder, plain_text, write
 from specwatch.launch.yamltext import YamlText
 
@@ -58,8 +58,11 @@ class Service:
 
 
 def fill(piece: Piece, text: str) -> Layer:
-    """A scalar with its variables filled in."""
-    return interpolation.filled(text, piece.variables)
+    """A scalar with its variables filled in. Raises ConfigError."""
+    try:
+        return interpolation.filled(text, piece.variables)
+    except ConfigError as error:
+        raise ConfigError(f"{piece.path}: {error}") from None
 
 
 def read(spec: str, files: Files = DISK) -> Iterator[Targeted]:
@@ -105,11 +108,18 @@ def _environment(service: Service, files: Files) -> dict[str, str]:
     known = {name: value for name, value in own.items() if value is not None}
     env: dict[str, str] = {}
     for piece in service.pieces:
-        for path, raw in _env_files(piece):
+        for path, raw in _env_files(piece, files):
             text = files.text(path) if files.is_file(path) else ""
             variables = {**known, **service.pieces[-1].variables}
-            env |= _raw(text) if raw else interpolation.meant(text, variables, env)
+            env |= _raw(text) if raw else _meant(path, text, variables, env)
     return {name: value for name, value in {**env, **own}.items() if value is not None}
+
+
+def _meant(path: Path, text: str, known: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return interpolation.meant(text, known, earlier)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _raw(text: str) -> dict[str, str]:
@@ -118,12 +128,15 @@ def _raw(text: str) -> dict[str, str]:
     return {name.strip(): value for name, equals, value in pairs if equals}
 
 
-def _env_files(piece: Piece) -> Iterator[tuple[Path, bool]]:
-    """The files of `env_file`, and whether each is taken as it is written."""
+def _env_files(piece: Piece, files: Files) -> Iterator[tuple[Path, bool]]:
+    """The files of `env_file`, and whether each is raw. Raises ConfigError where one is missing."""
     for entry in _many(piece.table.get("env_file", [])):
         table = entry if isinstance(entry, dict) else {"path": entry}
         if table.get("path"):
-            yield piece.folder / fill(piece, str(table["path"])).value, table.get("format") == "raw"
+            path = placed(fill(piece, str(table["path"])).value, piece.folder)
+            if table.get("required", True) is not False and not files.is_file(path):
+                raise ConfigError(f"{piece.path}: env_file {path} is not there, and Compose starts nothing without it")
+            yield path, table.get("format") == "raw"
 
 
 def _many(value: object) -> list[Any]:
@@ -135,7 +148,7 @@ def _mounts(service: Service) -> Iterator[tuple[str, str]]:
     found = {target: (piece, source) for piece in service.pieces for target, source in _volumes(piece)}
     for target, (piece, source) in found.items():
         if target.startswith("/") and source.startswith(("/", ".", "~")):
-            yield target, str((piece.folder / Path(source).expanduser()).resolve())
+            yield target, os.path.realpath(placed(source, piece.folder))
 
 
 def _volumes(piece: Piece) -> Iterator[tuple[str, str]]:
@@ -208,7 +221,7 @@ def _only_here(piece: Piece, name: str, files: Files) -> bool:
     text = files.text(piece.dotenv)
     lines = [text[start:end] for found, start, end, _ in interpolation.assignments(text) if found == name]
     plain = len(lines) == 1 and (lines[0].startswith("'") or "$" not in lines[0])
-    in_env_file = piece.dotenv in [path for path, _ in _env_files(piece)]
+    in_env_file = piece.dotenv in [path for path, _ in _env_files(piece, files)]
     elsewhere = len(re.findall(rf"\$\{{?{name}\b", text))
     return len(uses) == 1 and plain and not in_env_file and not elsewhere and not piece.doc.shared(piece.at)
 
@@ -258,11 +271,12 @@ def _unset(piece: Piece, name: str, edits: dict[Path, str], files: Files) -> Yam
             doc = doc.delete((*at, index))
     elif isinstance(given, dict) and name in given:
         doc = doc.delete((*at, name))
-    for path, _ in _env_files(piece):
+    for path, _ in _env_files(piece, files):
         text = edits.get(path) or (files.text(path) if files.is_file(path) else "")
         held = [found for found in interpolation.assignments(text) if found[0] == name]
-        if held and (piece.doc.text.count(path.name) > 1 or len(held) > 1):
-            raise LaunchError(f"{path}: sets {name}, for other services too or twice; take it out by hand")
+        lines = len(held) > 1 or any("\n" in text[start:end] for _, start, end, _ in held)
+        if held and (piece.doc.text.count(path.name) > 1 or lines):
+            raise LaunchError(f"{path}: sets {name}, for other services too or in several lines; take it out by hand")
         if held:
             edits[path] = _without_line(text, held[0][1])
     return doc

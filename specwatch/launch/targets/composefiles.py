@@ -23,6 +23,8 @@ OVERRIDES = (
 )  # fmt: skip
 DEEPEST = 16
 """Files that include, or services that extend, one another in a row."""
+_MOST = 5000
+"""Times that a project may have a file included or a service extended: a few files can ask for billions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,13 @@ def _same(one: Path, other: Path) -> bool:
 def services(named: str, files: Files) -> dict[str, tuple[Piece, ...]]:
     """The services of a project by name, each as its pieces, the last one wins. Raises ConfigError."""
     paths = made_of(named, files)
+    project = _Project(files)
     folder = paths[0].parent
     dotenv = folder / ".env"
     variables = {**interpolation.read(dotenv, files, os.environ), **os.environ}
     found: dict[str, tuple[Piece, ...]] = {}
     for path in paths:
-        for name, pieces in _of_file(_File(path, folder, variables, dotenv), files, 0).items():
+        for name, pieces in _of_file(_File(path, folder, variables, dotenv), project, 0).items():
             found[name] = (*found.get(name, ()), *pieces)
     if not found:
         raise ConfigError(f"{named}: not a Compose file: no 'services'")
@@ -121,23 +124,46 @@ class _File:
                     yield str(name), Piece(self.path, doc, at, self.folder, self.variables, self.dotenv)
 
 
-def _of_file(file: _File, files: Files, depth: int) -> dict[str, tuple[Piece, ...]]:
+class _Project:
+    """What is read of a project: each file once, and of all together no more than is sane."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._docs: dict[Path, YamlText] = {}
+        self._left = _MOST
+
+    def doc(self, path: Path) -> YamlText:
+        """A file of the project. Raises ConfigError."""
+        if path not in self._docs:
+            self._docs[path] = YamlText(self.files.text(path), str(path), compose=True)
+        return self._docs[path]
+
+    def another(self, path: Path) -> None:
+        """A file is included, or a service extended, once more. Raises ConfigError."""
+        self._left -= 1
+        if self._left < 0:
+            raise ConfigError(f"{path}: files are included, or services extended, more than {_MOST} times")
+
+
+def _of_file(file: _File, project: _Project, depth: int) -> dict[str, tuple[Piece, ...]]:
     if depth > DEEPEST:
         raise ConfigError(f"{file.path}: files include, or services extend, one another more than {DEEPEST} deep")
-    doc = YamlText(files.text(file.path), str(file.path))
+    project.another(file.path)
+    doc = project.doc(file.path)
     if not all(isinstance(one, dict) and isinstance(one.get("services") or {}, dict) for one in doc.data):
         raise ConfigError(f"{file.path}: not a Compose file: no 'services'")
     found: dict[str, tuple[Piece, ...]] = {}
     for document in doc.data:
         for entry in _many(document.get("include")) if isinstance(document, dict) else ():
-            for one in _included(entry, file, files):
-                for name, pieces in _of_file(one, files, depth + 1).items():
+            for one in _included(entry, file, project.files):
+                for name, pieces in _of_file(one, project, depth + 1).items():
                     found[name] = (*found.get(name, ()), *pieces)
     own: dict[str, tuple[Piece, ...]] = {}
     for name, piece in file.pieces(doc):
         own[name] = (*own.get(name, ()), piece)
+    here = {**found, **own}
     for name, pieces in own.items():
-        below = [base for piece in pieces for base in _extended(piece, name, file, files, {**found, **own}, depth)]
+        below = [base for piece in pieces for base in _extended(piece, name, file, project, here, depth)]
         found[name] = (*found.get(name, ()), *below, *pieces)
     return found
 
@@ -160,17 +186,18 @@ def _included(entry: object, file: _File, files: Files) -> Iterator[_File]:
 
 
 def _extended(
-    piece: Piece, name: str, file: _File, files: Files, here: Mapping[str, tuple[Piece, ...]], depth: int
+    piece: Piece, name: str, file: _File, project: _Project, here: Mapping[str, tuple[Piece, ...]], depth: int
 ) -> tuple[Piece, ...]:
     """The pieces of the service that one extends, none where it extends none. Raises ConfigError."""
     given = piece.table.get("extends")
     if given is None:
         return ()
+    project.another(piece.path)
     table: Mapping[str, Any] = given if isinstance(given, dict) else {"service": given}
     base = str(table.get("service") or name)
     if table.get("file"):
         path = _place(table["file"], file, f"'extends' of service '{name}'")
-        there = _of_file(_File(path, path.parent, piece.variables), files, depth + 1)
+        there = _of_file(_File(path, path.parent, piece.variables), project, depth + 1)
         if base not in there:
             raise ConfigError(f"{path}: no service '{base}', which '{name}' of {piece.path} extends")
         return there[base]
@@ -179,7 +206,7 @@ def _extended(
     below = tuple(
         more
         for one in here[base] if one.path == piece.path
-        for more in _extended(one, base, file, files, here, _deeper(depth, piece))
+        for more in _extended(one, base, file, project, here, _deeper(depth, piece))
     )  # fmt: skip
     return (*below, *here[base])
 
@@ -192,12 +219,25 @@ def _deeper(depth: int, piece: Piece) -> int:
 
 def _place(value: object, file: _File, what: str) -> Path:
     """A path that a file names, from its folder. Raises ConfigError for what only Docker could fetch."""
-    text = interpolation.filled(str(value), file.variables).value
-    if "://" in text or text.startswith(("git@", "github.com/")) or "\0" in text or not text:
+    try:
+        text = interpolation.filled(str(value), file.variables).value
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}: {what}: {error}") from None
+    if "://" in text or text.startswith(("git@", "github.com/")) or not text:
         raise ConfigError(
             f"{file.path}: {what} names {text or 'nothing'}, which is not read here; give the file itself"
         )
-    return file.folder / Path(text).expanduser()
+    return placed(text, file.folder)
+
+
+def placed(text: str, folder: Path) -> Path:
+    """A path of a file whose paths begin in a folder; `~` is the home, never another's (compose-go: paths/home.go).
+
+    Raises ConfigError for what no path can be.
+    """
+    if "\0" in text:
+        raise ConfigError(f"{folder}: a path holds a NUL character, and is none")
+    return Path.home() / text[1:].lstrip("/") if text.startswith("~") else folder / text
 
 
 def _many(value: object) -> Sequence[Any]:

@@ -103,7 +103,7 @@ def _prove(
 def _around(target: Targeted, want: Wanted) -> Container | None:
     """The container around the command as it shall be."""
     keys = {key: value for key, name in KEYS.items() if (value := want.options.get(name)) is not None}
-    return replace(target.container, options={**target.container.options, **keys}) if target.container else None
+    return target.container._replace(options={**target.container.options, **keys}) if target.container else None
 
 
 def _same(one: Launch, other: Launch) -> bool:

@@ -62,7 +62,9 @@ def holder(doc: YamlText, path: Path_) -> Holder | None:
 
 
 def plain_text(value: object) -> str:
-    """A scalar of YAML as the text that programs get: truth values in small letters, nothing for null."""
+    """A scalar of YAML as the text that programs get: truth values in small letters, nothing for null, 1.0 as 1."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
     return "" if value is None else ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
