@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specwatch.models.base import Models
     from specwatch.rulebook.rule import Cause, FixRef, Rule
 
+REBUILT = "the command is reconstructed from the log"
 UNKNOWN_CRASH = "a crash that no rule knows"
 
 
@@ -318,6 +319,7 @@ def recheck(
     from specwatch.checks import examine
 
     lowered: list[tuple[Applicability, str]] = [(proposal.ceiling, proposal.because)]
+    rebuilt = proposal.launch is not None and proposal.launch.origin == "reconstructed"
     if rule is not None and rule.status != "stable":
         lowered.append((Applicability.REVIEW, f"the rule is {rule.status}"))
     if verdict.status is not Status.BROKEN:
@@ -328,8 +330,8 @@ def recheck(
     if proposal.launch is None:
         lowered.append((Applicability.MANUAL, proposal.because or "no launch command is known to edit"))
     else:
-        if proposal.launch.origin == "reconstructed":
-            lowered.append((Applicability.REVIEW, "the command is reconstructed from the log"))
+        if rebuilt:
+            lowered.append((Applicability.REVIEW, REBUILT))
         verdicts = examine(proposal.launch, models)
         if any(_condemns(v, old) for v in verdicts):
             return None
@@ -338,7 +340,9 @@ def recheck(
             lowered.append((Applicability.REVIEW, f"could not be checked: {unknown.because}"))
         rechecked = unknown is None
     applicability = min([reference.applicability, *(level for level, _ in lowered)])
-    reasons = dict.fromkeys(why for level, why in lowered if why and level < reference.applicability)
+    reasons = dict.fromkeys(
+        why for level, why in lowered if why and (level < reference.applicability or why == REBUILT)
+    )
     return Fix(
         id=_name(reference, proposal),
         applicability=applicability,

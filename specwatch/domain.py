@@ -111,6 +111,7 @@ class Launch:
     `env` are what the process gets from it. `values` maps an argument's name (`speculative_algorithm`) to the value
     that was given; an argument that was not given is absent. `recorded` holds the log's own `server_args=` (resolved
     values), or None. `origin` says where the command comes from: `typed`, or `reconstructed` from the record alone.
+    `guessed`: nobody and nothing in the log tells the release, `sglang` is the one that it may be.
     `gpu` is the kind of GPU that it runs on, such as `H100`, as far as somebody or the log says so. `container` is the
     one that its target makes around it, None where it is none, or not known.
     """
@@ -122,6 +123,7 @@ class Launch:
     values: Mapping[str, Value] = field(default_factory=lambda: NOTHING)
     recorded: Mapping[str, Value] | None = None
     origin: str = "typed"
+    guessed: bool = False
     gpu: str = ""
     container: Container | None = None
 

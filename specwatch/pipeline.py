@@ -109,7 +109,9 @@ def _concluded(
     from specwatch.launch.gpus import told
 
     if release:
-        incident = incident._replace(launches=tuple(replace(one, sglang=release) for one in incident.launches))
+        incident = incident._replace(
+            launches=tuple(replace(one, sglang=release, guessed=False) for one in incident.launches)
+        )
     if gpu := gpu or told(line.text for line in incident.lines):
         incident = incident._replace(launches=tuple(replace(one, gpu=gpu) for one in incident.launches))
         launch = replace(launch, gpu=gpu) if launch else None

@@ -124,18 +124,25 @@ def _plain(value: object) -> Value:
 # Which release
 
 
+_ALIKE = 0.9
+"""Share of the names of arguments that a whole `server_args=` line has in common with those of its release."""
+
+
 def guess_release(values: Mapping[str, Value]) -> str:
-    """The known release whose arguments have these names; "" where none fits, or where several fit a part of a line."""
+    """The known release whose arguments have these names; where a line holds only some of them, the newest that fits.
+
+    "" where none fits, and where the newest of all does: such a line tells nothing.
+    """
     names = set(values)
     if not names:
         return ""
     known = {release: field_names(release) for release in releases()}
     likeness = {release: _likeness(names, fields) for release, fields in known.items()}
     best = max(likeness, key=likeness.__getitem__)
-    if likeness[best] >= 0.9:
+    if likeness[best] >= _ALIKE:
         return best
     fitting = [release for release, fields in known.items() if names <= fields]
-    return fitting[0] if len(fitting) == 1 else ""
+    return fitting[-1] if fitting and fitting[-1] != releases()[-1] else ""
 
 
 def _likeness(one: Set[str], other: Set[str]) -> float:
@@ -236,6 +243,7 @@ def recorded(text: str, sglang: str = "") -> Launch:
     """
     values = parse(text)
     version = sglang or guess_release(values)
+    guessed = not sglang and not (version and _likeness(set(values), field_names(version)) >= _ALIKE)
     flags = table(version)
     argv = ["python", "-m", "sglang.launch_server"]
     typed: dict[str, Value] = {}
@@ -253,6 +261,7 @@ def recorded(text: str, sglang: str = "") -> Launch:
         values=MappingProxyType(typed),
         recorded=MappingProxyType(values),
         origin="reconstructed",
+        guessed=guessed,
     )
 
 
@@ -302,4 +311,6 @@ def _text(flag: Flag, value: Value) -> str | None:
 
 def merge(typed: Launch, record: Launch) -> Launch:
     """The typed command with the log's record beside it: values and text from the first, `recorded` from the second."""
-    return replace(typed, sglang=typed.sglang or record.sglang, recorded=record.recorded or NOTHING)
+    guessed = record.guessed and not typed.sglang
+    sglang = typed.sglang or record.sglang
+    return replace(typed, sglang=sglang, guessed=guessed, recorded=record.recorded or NOTHING)

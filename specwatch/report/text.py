@@ -103,7 +103,7 @@ def _place(finding: Finding, width: int) -> Iterator[Line]:
     else:
         facts.append(f"while {finding.verdict.phase.value}" if finding.verdict.message else "not refused, but wrong")
     if finding.launch and finding.launch.sglang:
-        facts.append(f"sglang {finding.launch.sglang}")
+        facts.append(f"sglang {finding.launch.sglang}" + " (a guess)" * finding.launch.guessed)
     if finding.echoes:
         facts.append(f"{finding.echoes} echo" + ("es" if finding.echoes != 1 else ""))
     rows = [""]

@@ -84,10 +84,15 @@ def test_every_release_is_known_by_its_arguments(release: str) -> None:
     assert len(alike) <= 3, "post-releases and what came right before"
 
 
-def test_a_part_that_fits_several_releases_is_not_guessed() -> None:
+def test_a_part_of_a_line_is_of_the_newest_release_that_it_fits_and_marked() -> None:
     assert guess_release({"model_path": "/m"}) == ""
+    assert guess_release({"model_path": "/m", "enable_deepep_moe": True}) == "0.5.2"
     assert guess_release({"no_such": 1}) == ""
     assert guess_release({}) == ""
+    part = "server_args=ServerArgs(model_path='/m', enable_deepep_moe=True)"
+    assert (recorded(part).sglang, recorded(part).guessed) == ("0.5.2", True)
+    assert (recorded(part, "0.4.7").sglang, recorded(part, "0.4.7").guessed) == ("0.4.7", False)
+    assert not recorded((DATA / "0.5.23-dflash.txt").read_text()).guessed
 
 
 def test_a_launch_is_rebuilt_from_what_differs() -> None:
