@@ -10,7 +10,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from logtext import FRAMES
-from test_prefilter import ENGINES, SEARCHES, SERVING, cut_up, known, parts_of_logs, quickly, slowly
+from test_prefilter import (
+    ENGINES,
+    SEARCHES,
+    SERVING,
+    assert_both_ways_agree,
+    known,
+    parts_of_logs,
+    quickly,
+    slowly,
+)
 
 from specwatch.domain import Incident
 from specwatch.log.anchors import words
@@ -207,16 +216,7 @@ def shipped(draw: st.DrawFn) -> str:
 def test_the_same_as_line_by_line_in_every_shape(
     tmp_path: Path, text: str, crlf: bool, ended: bool, sizes: list[int]
 ) -> None:
-    data = text.encode()
-    data = data.replace(b"\n", b"\r\n") if crlf else data
-    data = data if ended else data.rstrip(b"\n")
-    if sum(sizes) / len(sizes) < 1000:
-        sizes = [*sizes, 65536]
-    path = tmp_path / "log"
-    path.write_bytes(data)
-    expected = slowly(path)
-    for search in SEARCHES:
-        assert quickly(path, list(cut_up(data, sizes)), search) == expected
+    assert_both_ways_agree(tmp_path / "log", text, crlf, ended, sizes)
 
 
 CRASH = f"[2026-05-01 11:00:00] Scheduler hit an exception: Traceback (most recent call last):\n{FRAMES}ValueError: x"
