@@ -50,9 +50,17 @@ _FROM_ELSEWHERE = compiled(
     r"|RuntimeError: [^\n]{0,200}(?:Connection closed by peer|Broken pipe|Connection reset by peer|[Tt]imed out|NCCL)"
 )
 """Exceptions that come up in any code: somebody stopped it, another process died, a file or memory is missing."""
-_LOOP = "event_loop"
-_CALLS_THE_REST = ("srt/server_args.py", "srt/models/", "srt/layers/")
-"""Parts that are known last, because the code of others runs inside them."""
+_LOOPS = ("event_loop", "run_scheduler_process", "run_data_parallel_controller_process")
+"""What runs all the rest of a process."""
+_CALLS_THE_REST = (
+    ("srt/server_args.py", "srt/arg_groups/", "srt/models/", "srt/layers/"),
+    ("/model_loader/",),
+    ("srt/model_executor/",),
+    ("managers/schedule", "managers/tp_worker", "managers/overlap_utils"),
+    ("srt/entrypoints/",),
+    ("sglang/srt/",),
+)
+"""Parts that are known last, one group after the other, because the code of others runs inside them."""
 _LOOKED_AT = 32
 _FIELDS = ("name", "line", "cause", "frame", "source")
 RuleRow = tuple[str, str, str | None, list[str], str]
@@ -170,17 +178,16 @@ class Rulebook:
         """The rule of the part of SGLang that an exception came out of: the outermost part, which was asked to run.
 
         A loop of the scheduler is no part: whatever a server of that kind does runs below it. Where its own frames are
-        of no part, those of the errors that followed tell who had called (a compiler, a library). The code of models is
-        asked after all others: whatever a model is made of runs below it.
+        of no part, those of the errors that followed tell who had called (a compiler, a library). Who calls others is
+        asked after them: whatever a model is made of runs below its code, and a model below that of the runner.
         """
         if incident.role is not Role.CAUSE or _FROM_ELSEWHERE.match(incident.error):
             return None
-        frames = [one for one in (*incident.frames, *incident.callers) if not one.function.startswith(_LOOP)]
+        frames = [one for one in (*incident.frames, *incident.callers) if not one.function.startswith(_LOOPS)]
         rows = [row for row in self._table["index"].get("", ()) if self._covers(row[0], release)]
-        for frame, row in (
-            *product(frames, [row for row in rows if row[5] not in _CALLS_THE_REST]),
-            *product(frames, [row for row in rows if row[5] in _CALLS_THE_REST]),
-        ):
+        late = [[row for row in rows if row[5] in group] for group in _CALLS_THE_REST]
+        early = [row for row in rows if not any(row in group for group in late)]
+        for frame, row in (found for group in (early, *late) for found in product(frames, group)):
             if row[5] in f"{frame.file}:{frame.function}":
                 told = {"message": incident.error.partition("\n")[0][:_MESSAGE]}
                 return Match(rule=row[0], pattern=row[2], captures=told, incident=incident)

@@ -15,7 +15,12 @@ ROOT = "/sgl-workspace/sglang/python/sglang/srt/"
 
 
 def found(error: str, *frames: str) -> list[Finding]:
-    traced = "\n".join(f'  File "{ROOT}{frame.split(":")[0]}", line 7, in {frame.split(":")[1]}' for frame in frames)
+    places = [
+        (frame.removeprefix("/"), ROOT.removesuffix("srt/") if frame.startswith("/") else ROOT) for frame in frames
+    ]
+    traced = "\n".join(
+        f'  File "{root}{frame.split(":")[0]}", line 7, in {frame.split(":")[1]}' for frame, root in places
+    )
     log = (
         f"[2026-07-02 09:14:31 TP0] Scheduler hit an exception: Traceback (most recent call last):\n{traced}\n{error}\n"
     )
@@ -64,7 +69,32 @@ def found(error: str, *frames: str) -> list[Finding]:
         # what fails while it is imported is no refusal of arguments
         ("TypeError: odd", ["server_args.py:<module>", "configs/x.py:<module>"], "packages-do-not-fit"),
         ("TypeError: odd", ["server_args.py:__post_init__"], "arguments-not-worked-out"),
-        ("TypeError: odd", ["managers/scheduler.py:run_batch"], None),
+        ("TypeError: odd", ["arg_groups/moe_hook.py:_handle"], "arguments-not-worked-out"),
+        ("TypeError: odd", ["managers/scheduler.py:run_scheduler_process"], None),
+        # who calls others is named where nothing that it called is
+        ("TypeError: odd", ["managers/scheduler.py:run_batch"], "scheduler-failed"),
+        ("TypeError: odd", ["managers/scheduler.py:run_batch", "mem_cache/x.py:f"], "kv-cache-pool-failed"),
+        (
+            "TypeError: odd",
+            ["managers/scheduler.py:run_batch", "managers/tp_worker.py:f", "model_executor/model_runner.py:forward"],
+            "model-runner-failed",
+        ),
+        (
+            "TypeError: odd",
+            ["managers/tp_worker.py:f", "model_executor/model_runner.py:forward", "models/llama.py:forward"],
+            "model-code-failed",
+        ),
+        (
+            "TypeError: odd",
+            ["model_executor/model_runner.py:load_model", "model_loader/loader.py:load_model"],
+            "weights-loader-failed",
+        ),
+        ("TypeError: odd", ["models/llama.py:forward", "distributed/parallel_state.py:f"], "communication-failed"),
+        ("TypeError: odd", ["layers/layernorm.py:f", "/kernels/ops/x.py:f"], "kernel-call-failed"),
+        ("TypeError: odd", ["hardware_backend/mlx/x.py:f"], "device-support-failed"),
+        ("TypeError: odd", ["configs/model_config.py:f"], "model-configuration-failed"),
+        ("TypeError: odd", ["entrypoints/engine.py:f", "managers/tokenizer_manager.py:f"], "failed-inside-sglang"),
+        ("TypeError: odd", ["a_part_to_come/x.py:f"], "failed-inside-sglang"),
         # everything that a server of one role does runs below its loop
         (
             "TypeError: odd",
