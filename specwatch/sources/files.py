@@ -1,7 +1,8 @@
 """Finds the files that the configured paths and globs name, now and later, and says which of them may have news.
 
 Each directory is watched once, however many logs lie in it. Where inotify cannot hear (network and overlay file
-systems, no watches left) the files are polled. Everything is looked at again every `RESCAN` seconds anyway.
+systems, no watches left) the files are polled, and new ones looked for every `UNHEARD` seconds. Everything is looked at
+again every `RESCAN` seconds anyway.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from specwatch.sources.inotify import DEAF, Inotify, file_system
 POLL = 0.1
 RESCAN = 10.0
 """Seconds; three times as long where no pattern has a wildcard in a directory's name, as new files are announced."""
+UNHEARD = 2.0
+"""Seconds between two looks for new files in a directory that announces none, or is not there yet."""
 _MAGIC = ("*", "?", "[")
 
 
@@ -47,6 +50,7 @@ class Files:
         self._polled: set[str] = set()
         self._notes: list[str] = []
         self._next_scan = 0.0
+        self._unheard = False
         self._inotify: Inotify | None = None
         if listen:
             try:
@@ -92,9 +96,9 @@ class Files:
                     lost = True  # a new file
                 woken.update(known or ())
         if lost or now >= self._next_scan:
-            wild = any(sign in str(Path(one.glob).parent) for one in self._patterns for sign in _MAGIC)
-            self._next_scan = now + (RESCAN if wild or self._polled else 3 * RESCAN)
             self._scan()
+            wild = any(sign in str(Path(one.glob).parent) for one in self._patterns for sign in _MAGIC)
+            self._next_scan = now + (UNHEARD if self._unheard else RESCAN if wild or self._polled else 3 * RESCAN)
             woken.update(self._followed)
         return woken
 
@@ -111,12 +115,15 @@ class Files:
             self._inotify.close()
 
     def _scan(self) -> None:
+        self._unheard = False
         held = {inode for _, followed in self._followed.values() for inode in followed.held}
         for server, pattern, wants in self._patterns:
             magic = any(sign in pattern for sign in _MAGIC)
+            # listened to first: a file that comes meanwhile is seen or announced
+            heard = self._listen(_fixed_part(pattern) if magic else Path(pattern).parent)
+            self._unheard = self._unheard or (magic and not heard)
             names = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]  # noqa: PTH207 (absolute)
             known = set(names)
-            self._listen(_fixed_part(pattern) if magic else Path(pattern).parent)
             for name in names:
                 stream = f"{server}|{name}"
                 if stream in self._followed or (magic and self._is_part(name, known, held)):

@@ -12,7 +12,7 @@ import pytest
 
 from specwatch.sources import container
 from specwatch.sources.base import PLACE_BITS
-from specwatch.sources.files import Files, Pattern
+from specwatch.sources.files import UNHEARD, Files, Pattern
 from specwatch.sources.journal import Journal
 from specwatch.sources.once import Raw
 from specwatch.sources.stream import Pipes
@@ -144,6 +144,21 @@ def test_a_directory_that_appears_later(tmp_path: Path, listen: bool) -> None:
     (tmp_path / "new" / "server.log").write_text("x\n")
     files.wake(100.0)
     assert len(files.followed) == 1
+    files.close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_first_file_where_none_is_announced_is_found_soon(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "logs"
+    if there:
+        folder.mkdir()
+    files = Files(lambda stream: None, listen=not there)
+    files.follow([Pattern("s", f"{folder}/*.log")])
+    files.wake(100.0)
+    assert files.due(100.0) <= UNHEARD
+    folder.mkdir(exist_ok=True)
+    (folder / "a.log").write_text("x\n")
+    assert len(files.wake(100.0 + UNHEARD)) == 1
     files.close()
 
 
