@@ -50,7 +50,8 @@ class Files:
         self._polled: set[str] = set()
         self._notes: list[str] = []
         self._next_scan = 0.0
-        self._unheard = False
+        self._next_look = 0.0
+        self._unheard: dict[str, list[str]] = {}
         self._inotify: Inotify | None = None
         if listen:
             try:
@@ -79,7 +80,7 @@ class Files:
 
     def due(self, now: float) -> float:
         """Seconds until `wake` has to be called without an event."""
-        scan = max(0.0, self._next_scan - now)
+        scan = max(0.0, min(self._next_scan, self._next_look if self._unheard else self._next_scan) - now)
         return min(POLL, scan) if self._polled else scan
 
     def wake(self, now: float) -> set[str]:
@@ -95,10 +96,15 @@ class Files:
                 if known is None and any(_names(one.glob, str(path)) for one in self._patterns):
                     lost = True  # a new file
                 woken.update(known or ())
+        if self._unheard and now >= self._next_look:
+            # only their names are asked for: a look at everything costs milliseconds where there are many files
+            self._next_look = now + UNHEARD
+            lost = lost or any(_given(pattern) != names for pattern, names in self._unheard.items())
         if lost or now >= self._next_scan:
             self._scan()
+            self._next_look = now + UNHEARD
             wild = any(sign in str(Path(one.glob).parent) for one in self._patterns for sign in _MAGIC)
-            self._next_scan = now + (UNHEARD if self._unheard else RESCAN if wild or self._polled else 3 * RESCAN)
+            self._next_scan = now + (RESCAN if wild or self._polled else 3 * RESCAN)
             woken.update(self._followed)
         return woken
 
@@ -115,14 +121,15 @@ class Files:
             self._inotify.close()
 
     def _scan(self) -> None:
-        self._unheard = False
+        self._unheard = {}
         held = {inode for _, followed in self._followed.values() for inode in followed.held}
         for server, pattern, wants in self._patterns:
             magic = any(sign in pattern for sign in _MAGIC)
             # listened to first: a file that comes meanwhile is seen or announced
             heard = self._listen(_fixed_part(pattern) if magic else Path(pattern).parent)
-            self._unheard = self._unheard or (magic and not heard)
-            names = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]  # noqa: PTH207 (absolute)
+            names = _given(pattern) if magic else [pattern]
+            if magic and not heard:
+                self._unheard[pattern] = names
             known = set(names)
             for name in names:
                 stream = f"{server}|{name}"
@@ -184,6 +191,11 @@ class Files:
                 self._notes.append(f"{folder}: cannot be watched ({reason}); its logs are polled")
             return False
         return True
+
+
+def _given(pattern: str) -> list[str]:
+    """The names that a glob gives now."""
+    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (absolute)
 
 
 def _fixed_part(pattern: str) -> Path:
