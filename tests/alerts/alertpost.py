@@ -100,7 +100,10 @@ class Post:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(length := int(self.headers["Content-Length"]))
+                if len(body) < length:  # whoever sent it was killed in the middle: no receiver takes half of it
+                    self.close_connection = True
+                    return
                 outer.got.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 answer = outer.answers.pop(0) if outer.answers else (200, {})
                 if callable(answer):
